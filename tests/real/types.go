@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -30,8 +30,11 @@ var scalars = map[reflect.Kind]string{
 	reflect.String: "s", reflect.Bool: "t", reflect.Int32: "i", reflect.Int64: "l", reflect.Float64: "d",
 }
 
-// runTypes prints the fields of the kinds that the arguments name (GROUP.KIND, of version v1, otherwise v1beta2), and of
-// the types that these kinds contain, in the format of crates/validation/src/schema.txt.
+// unnamed are the versions that the names of types do not include. The first one that has a kind counts.
+var unnamed = []string{"v1", "v1beta2"}
+
+// runTypes prints the fields of the kinds that the arguments name (GROUP.KIND for a kind of an unnamed version, otherwise
+// GROUPVERSION.KIND), and of the types that these kinds contain, in the format of crates/validation/src/schema.txt.
 func runTypes() int {
 	wanted := map[string]bool{}
 	for _, name := range os.Args[1:] {
@@ -39,15 +42,15 @@ func runTypes() int {
 	}
 	documents = openapi.GetOpenAPIDefinitions(func(string) spec.Ref { return spec.Ref{} })
 	table := typeTable{}
-	for _, version := range []string{"v1", "v1beta2"} {
+	for _, version := range append(unnamed, "v1beta1") {
 		for kind, of := range scheme.Scheme.AllKnownTypes() {
-			if kind.Version == version && wanted[groupName(kind)+"."+kind.Kind] {
+			if kind.Version == version && wanted[name(of)] {
 				delete(wanted, table.add(of))
 			}
 		}
 	}
 	for name := range wanted {
-		fmt.Fprintf(os.Stderr, "there is no kind %s in version v1 or v1beta2\n", name)
+		fmt.Fprintf(os.Stderr, "there is no kind %s\n", name)
 		return 1
 	}
 	out := bufio.NewWriter(os.Stdout)
@@ -80,22 +83,18 @@ func said(of spec.Schema, extension string) string {
 	return text
 }
 
-func groupName(kind schema.GroupVersionKind) string {
-	if kind.Group == "" {
-		return "core"
-	}
-	return strings.Split(kind.Group, ".")[0]
-}
-
 // typeTable holds the formatted fields of each type, by the type's name.
 type typeTable map[string][]string
 
-// name returns PACKAGE.TYPE, where PACKAGE does not include the version.
+// name returns PACKAGE.TYPE, where PACKAGE includes the version unless it is one of the unnamed versions.
 func name(of reflect.Type) string {
 	path := strings.Split(of.PkgPath(), "/")
 	last := path[len(path)-1]
-	if len(path) > 1 && strings.HasPrefix(last, "v1") {
+	switch {
+	case len(path) > 1 && slices.Contains(unnamed, last):
 		last = path[len(path)-2]
+	case len(path) > 1 && strings.HasPrefix(last, "v1"):
+		last = path[len(path)-2] + last
 	}
 	return last + "." + of.Name()
 }

@@ -3,6 +3,7 @@
 
 use std::{cmp::Reverse, ops::Deref, sync::Arc};
 
+use harbormaster_api::features::Features;
 pub(crate) use harbormaster_validation::kinds::{
     DELETED_OBJECT, Form, REVIEW, Rules, SCALE, STATUS, VERSIONED, api_version,
 };
@@ -93,10 +94,10 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
-    /// Returns the built-in kinds, with empty shelves.
-    pub(crate) fn of_table(versions: &Versions, history: usize) -> Self {
+    /// Returns the built-in kinds that are served with the given gates, with empty shelves.
+    pub(crate) fn of_table(features: Features, versions: &Versions, history: usize) -> Self {
         let mut all: Vec<Arc<Kind>> = Vec::new();
-        for of in harbormaster_validation::kinds::table() {
+        for of in harbormaster_validation::kinds::table(features) {
             let twin = all.iter().find(|kind| kind.plural == of.plural && of.form != Form::Stored);
             let shelf = match twin {
                 Some(twin) => twin.shelf.clone(),

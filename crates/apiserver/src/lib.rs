@@ -53,7 +53,7 @@ pub use status::Failure;
 pub use store::Store;
 pub use watch::{Event, EventType, Expired, Watch};
 
-use harbormaster_api::Release;
+use harbormaster_api::{Release, features::Features};
 use harbormaster_validation::{admission, ownership, schema, value};
 
 /// Configuration of a server. The defaults suit tests.
@@ -78,6 +78,9 @@ pub struct Options {
     pub no_containers: Option<String>,
     /// Minor version of Kubernetes 1 that the server reports as its own. The version does not change what is served.
     pub minor_version: u32,
+    /// Release and feature gates that determine which kinds are served, and by which rules. Pod groups and workloads
+    /// are served by release 1.37 with the gate GenericWorkload.
+    pub features: Features,
     /// Seed that makes generated names and UIDs the same in every run.
     pub seed: Option<u64>,
 }
@@ -92,6 +95,7 @@ impl Default for Options {
             taint_new_nodes: false,
             no_containers: None,
             minor_version: Release::default().minor(),
+            features: Features::default(),
             seed: None,
         }
     }

@@ -117,20 +117,30 @@ fn operation(kind: &Kind, action: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::{
+        Release,
+        features::{Feature, Features},
+    };
+
     use super::*;
     use crate::shelf::Versions;
+
+    fn kinds() -> Kinds {
+        let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
+        Kinds::of_table(features, &Versions::new(), 1)
+    }
 
     #[test]
     fn nested_messages_are_preceded_by_their_lengths() {
         assert_eq!(text(1, "ab"), [0x0a, 2, b'a', b'b']);
         assert_eq!(nested(&[2, 1], vec![7; 200])[..6], [0x12, 203, 1, 0x0a, 200, 1]);
-        let document = version_2(&Kinds::of_table(&Versions::new(), 1), "v1.36.1");
+        let document = version_2(&kinds(), "v1.36.1");
         assert!(document.windows(15).any(|window| window == b"fieldValidation"));
     }
 
     #[test]
     fn a_document_contains_the_schemas_that_its_schemas_reference() {
-        let kinds = Kinds::of_table(&Versions::new(), 1);
+        let kinds = kinds();
         for (group, version) in kinds.versions() {
             let place = if group.is_empty() { vec!["api", version] } else { vec!["apis", group, version] };
             let place: Vec<String> = place.into_iter().map(str::to_owned).collect();

@@ -1,5 +1,7 @@
 //! Failures, in the shape and words of `metav1.Status`.
 
+use std::collections::HashSet;
+
 pub(crate) use harbormaster_validation::{FieldError, kinds::qualified};
 use serde_json::{Map, Value, json};
 
@@ -107,7 +109,10 @@ impl Failure {
     }
 
     pub(crate) fn invalid(about: About<'_>, errors: &[FieldError]) -> Self {
-        let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let mut all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        // The message tells equal errors only once.
+        let mut told = HashSet::new();
+        all.retain(|error| told.insert(error.clone()));
         let what = match all.as_slice() {
             [only] => only.clone(),
             all => format!("[{}]", all.join(", ")),

@@ -54,7 +54,7 @@ impl Store {
     /// namespaces with their service accounts.
     pub(crate) fn new(options: Options) -> Self {
         let versions = Versions::new();
-        let kinds = RwLock::new(Arc::new(Kinds::of_table(&versions, options.history)));
+        let kinds = RwLock::new(Arc::new(Kinds::of_table(options.features, &versions, options.history)));
         let random = Random::new(options.seed);
         let store = Self(Arc::new(Inner {
             options,
@@ -115,10 +115,12 @@ impl Store {
         part: Part,
         apply: impl FnOnce(&Context<'_>) -> std::result::Result<(), Refusal>,
     ) -> Result<()> {
-        let Options { default_tolerations, taint_new_nodes, .. } = self.0.options;
+        let Options { features, default_tolerations, taint_new_nodes, .. } = self.0.options;
         let others = &*self.kinds();
         let status_only = part == Part::Status;
-        let context = Context { kind, others, now: now(), default_tolerations, taint_new_nodes, status_only };
+        let now = now();
+        let context =
+            Context { kind, others, now, features, default_tolerations, taint_new_nodes, status_only };
         apply(&context).map_err(|refusal| match refusal {
             Refusal::Unfit(why) => Failure::bad_request(kind.cannot_be_handled(&why)),
             Refusal::Forbidden { why, .. } => Failure::forbidden(kind.about(name), &why),

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "simulate")]
 use std::sync::Arc;
 
-#[cfg(feature = "sandbox")]
-use harbormaster_api::Release;
 use harbormaster_api::features::{Feature, Features};
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
@@ -33,7 +31,7 @@ use crate::witness::Witness;
 pub struct Scheduler {
     setup: Setup,
     #[cfg(feature = "sandbox")]
-    release: Release,
+    features: Features,
     election: LeaderElection,
     kubeconfig: Option<PathBuf>,
 }
@@ -124,7 +122,7 @@ impl Builder {
         Ok(Scheduler {
             setup,
             #[cfg(feature = "sandbox")]
-            release: self.choices.features.release(),
+            features: self.choices.features,
             election,
             kubeconfig: self.kubeconfig,
         })
@@ -189,8 +187,8 @@ impl Scheduler {
         Ok(Simulation { report, notices })
     }
 
-    /// Starts a make-believe cluster with this scheduler, of this scheduler's release; `options.scheduler` and
-    /// `options.release` are ignored. Needs a tokio runtime with time and I/O.
+    /// Starts a make-believe cluster with this scheduler, of this scheduler's release and feature gates;
+    /// `options.scheduler` and `options.features` are ignored. Needs a tokio runtime with time and I/O.
     ///
     /// # Errors
     /// If the manifests are invalid, the port cannot be opened, or the API server or the scheduler fails.
@@ -198,7 +196,7 @@ impl Scheduler {
     pub async fn sandbox(&self, options: Options) -> Result<Sandbox, SandboxError> {
         let scheduler = AttachedScheduler::Engine(self.setup.engine.clone());
         let extenders = extenders(&self.setup.config);
-        Sandbox::start(Options { scheduler, extenders, release: self.release, ..options }).await
+        Sandbox::start(Options { scheduler, extenders, features: self.features, ..options }).await
     }
 }
 

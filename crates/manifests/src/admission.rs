@@ -1,6 +1,6 @@
 //! The API server's rules, applied with the classes from the manifests.
 
-use harbormaster_api::Timestamp;
+use harbormaster_api::{Timestamp, features::Features};
 use harbormaster_validation::{
     Kind,
     admission::{Context, Others, Refusal, SYSTEM_CLASSES},
@@ -39,11 +39,12 @@ impl Classes {
         classes.push(object.clone());
     }
 
-    pub(crate) fn admission<'a>(&'a self, kind: &'a Kind) -> Admission<'a> {
+    pub(crate) fn admission<'a>(&'a self, kind: &'a Kind, features: Features) -> Admission<'a> {
         Admission(Context {
             kind,
             others: self,
             now: Timestamp::default(),
+            features,
             default_tolerations: true,
             taint_new_nodes: false,
             status_only: false,

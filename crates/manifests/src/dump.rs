@@ -23,7 +23,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 pub(crate) struct Dump {
     uids: HashSet<String>,
     namespaces: BTreeSet<String>,
-    /// Priority classes of pods whose priority is set.
+    /// Priority classes of pods and pod groups whose priority is set.
     priority_classes: BTreeMap<String, Value>,
     /// Runtime classes of pods whose overhead is set.
     runtime_classes: BTreeMap<String, Value>,
@@ -84,8 +84,27 @@ impl Dump {
         } else {
             remove(&mut object["metadata"], "namespace");
         }
-        if kind.rules == Rules::Pod {
-            self.pod(object, location);
+        match kind.rules {
+            Rules::Pod => self.pod(object, location),
+            Rules::PodGroup => self.priority_class(object),
+            _ => {}
+        }
+    }
+
+    /// Remembers the priority class of an object from a cluster, which has the value of its class.
+    fn priority_class(&mut self, object: &Value) {
+        let class = text(object, "/spec/priorityClassName");
+        if let Some(priority) =
+            object.pointer("/spec/priority").filter(|_| !class.is_empty() && !uid(object).is_empty())
+        {
+            let policy =
+                object.pointer("/spec/preemptionPolicy").cloned().unwrap_or("PreemptLowerPriority".into());
+            self.priority_classes.entry(class.to_owned()).or_insert_with(|| {
+                json!({
+                    "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class},
+                    "value": priority, "preemptionPolicy": policy,
+                })
+            });
         }
     }
 
@@ -121,19 +140,7 @@ impl Dump {
             // Only a running pod can have ephemeral containers.
             remove(&mut pod["spec"], "ephemeralContainers");
         }
-        let class = text(pod, "/spec/priorityClassName");
-        if let Some(priority) =
-            pod.pointer("/spec/priority").filter(|_| !class.is_empty() && !uid(pod).is_empty())
-        {
-            let policy =
-                pod.pointer("/spec/preemptionPolicy").cloned().unwrap_or("PreemptLowerPriority".into());
-            self.priority_classes.entry(class.to_owned()).or_insert_with(|| {
-                json!({
-                    "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class},
-                    "value": priority, "preemptionPolicy": policy,
-                })
-            });
-        }
+        self.priority_class(pod);
         let class = text(pod, "/spec/runtimeClassName");
         if !class.is_empty() && !uid(pod).is_empty() {
             let value = || runtime_class(class, pod.pointer("/spec/overhead"));

@@ -9,7 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use harbormaster_api::similar::{similar, suggestion};
+use harbormaster_api::{
+    features::Features,
+    similar::{similar, suggestion},
+};
 use harbormaster_validation::{
     FieldError, Kind, admission,
     kinds::{self, REVIEW, Rules},
@@ -62,6 +65,8 @@ pub struct ReadOptions<'a> {
     pub reschedule_missing: bool,
     /// Names of nodes that exist in addition to those of the manifests.
     pub extra_nodes: &'a [String],
+    /// Release and feature gates of the API server whose kinds and rules apply.
+    pub features: Features,
 }
 
 /// An object of a manifest.
@@ -145,6 +150,7 @@ pub struct Manifests {
     /// Namespace and UID of each finished pod that has resource claims. No finished pod is in `objects`.
     pub finished: Vec<(String, String)>,
     classes: Classes,
+    features: Features,
 }
 
 impl Manifests {
@@ -159,7 +165,7 @@ impl Manifests {
         options: ReadOptions<'_>,
         mut each: impl FnMut(&Manifest, Value) -> Result<(), FieldProblem>,
     ) -> Result<Self, ManifestErrors> {
-        let mut reader = Reader::new(options.validate);
+        let mut reader = Reader::new(options);
         for source in sources {
             let file: Arc<str> = source.name.as_str().into();
             match documents::read(&file, &source.text) {
@@ -185,7 +191,7 @@ impl Manifests {
     /// # Errors
     /// The first field that is wrong.
     pub fn admit(&self, kind: &Kind, object: &mut Value) -> Result<(), FieldProblem> {
-        let admitted = self.classes.admission(kind).create(object);
+        let admitted = self.classes.admission(kind, self.features).create(object);
         admitted.map_err(|refusal| problems(refusal).into_iter().next().unwrap_or_default())
     }
 
@@ -220,12 +226,13 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(validate: Validate) -> Self {
+    fn new(options: ReadOptions<'_>) -> Self {
+        let ReadOptions { validate, features, .. } = options;
         Self {
             validate,
-            kinds: kinds::table().into_iter().map(Arc::new).collect(),
+            kinds: kinds::table(features).into_iter().map(Arc::new).collect(),
             unknown: Vec::new(),
-            manifests: Manifests::default(),
+            manifests: Manifests { features, ..Manifests::default() },
             positions: HashMap::new(),
             generated: HashMap::new(),
             dump: Dump::default(),
@@ -370,7 +377,7 @@ impl Reader {
         let earlier = &mut self.manifests.objects[earlier];
         let mut old = earlier.value();
         let mut new = manifest.value();
-        let admission = self.manifests.classes.admission(&manifest.kind);
+        let admission = self.manifests.classes.admission(&manifest.kind, self.manifests.features);
         let changed = match admission.create(&mut old).and_then(|()| admission.create(&mut new)) {
             // A mistake in the later object is reported when all objects are admitted. One in the earlier object no
             // longer matters.
@@ -468,7 +475,7 @@ impl Reader {
         let objects = std::mem::take(&mut self.manifests.objects);
         for object in &objects {
             let mut value = object.value();
-            let admission = self.manifests.classes.admission(&object.kind);
+            let admission = self.manifests.classes.admission(&object.kind, self.manifests.features);
             let done = admission.create(&mut value).map_err(problems);
             let done = done.and_then(|()| {
                 self.manifests.classes.add(&object.kind, &value);

@@ -27,7 +27,7 @@ impl Embedded {
     /// # Errors
     /// Any error from `before`, or an error if no port or no temporary directory is available.
     pub fn start(before: impl FnOnce(&ApiServer) -> Result<()>) -> Result<Self> {
-        Self::start_as(Options::default().minor_version, before)
+        Self::start_with(Options::default(), before)
     }
 
     /// Same as [`Self::start`], but the server reports the given minor version of Kubernetes 1.
@@ -35,9 +35,17 @@ impl Embedded {
     /// # Errors
     /// Those of [`Self::start`].
     pub fn start_as(minor_version: u32, before: impl FnOnce(&ApiServer) -> Result<()>) -> Result<Self> {
+        Self::start_with(Options { minor_version, ..Options::default() }, before)
+    }
+
+    /// Same as [`Self::start`], but with options, of which the token is ignored.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`].
+    pub fn start_with(options: Options, before: impl FnOnce(&ApiServer) -> Result<()>) -> Result<Self> {
         let threads = Runtime::new()?;
-        let options = Options { token: Some(TOKEN.to_owned()), minor_version, ..Options::default() };
-        let server = ApiServer::new(options);
+        let minor_version = options.minor_version;
+        let server = ApiServer::new(Options { token: Some(TOKEN.to_owned()), ..options });
         let certificate = Certificate::self_signed(&[])?;
         let running = threads.block_on(async {
             before(&server)?;

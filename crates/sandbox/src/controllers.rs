@@ -8,6 +8,7 @@ mod ephemeral_volumes;
 mod jobs;
 mod node_lifecycle;
 mod pod_control;
+mod pod_groups;
 mod replica_sets;
 mod resource_claims;
 mod services;
@@ -26,9 +27,16 @@ use harbormaster_world::volumes::CLAIMS;
 use serde_json::{Value, json};
 
 use self::{
-    cron_jobs::CronJobs, daemon_sets::DaemonSets, deployments::Deployments, jobs::Jobs,
-    node_lifecycle::NodeLifecycle, resource_claims::ResourceClaims, services::Services,
-    taint_evictions::TaintEvictions, volumes::VolumeControllers,
+    cron_jobs::CronJobs,
+    daemon_sets::DaemonSets,
+    deployments::Deployments,
+    jobs::Jobs,
+    node_lifecycle::NodeLifecycle,
+    pod_groups::{POD_GROUPS, PodGroups},
+    resource_claims::ResourceClaims,
+    services::Services,
+    taint_evictions::TaintEvictions,
+    volumes::VolumeControllers,
 };
 use crate::{
     clock::Clock,
@@ -57,6 +65,7 @@ pub struct Controllers {
     taint_evictions: TaintEvictions,
     volumes: VolumeControllers,
     resource_claims: ResourceClaims,
+    pod_groups: PodGroups,
 }
 
 /// Data that all controllers share.
@@ -115,6 +124,7 @@ impl Controllers {
             taint_evictions: TaintEvictions::default(),
             volumes: VolumeControllers::new(store)?,
             resource_claims: ResourceClaims::new(store)?,
+            pod_groups: PodGroups::new(store)?,
         })
     }
 
@@ -140,9 +150,12 @@ impl Controllers {
                 () = self.mirrors.changed() => tokio::time::sleep(PAUSE).await,
                 () = self.volumes.changed() => tokio::time::sleep(PAUSE).await,
                 () = self.resource_claims.changed() => tokio::time::sleep(PAUSE).await,
+                () = self.pod_groups.changed() => tokio::time::sleep(PAUSE).await,
                 // The pause also lets other tasks run if something is due repeatedly.
                 () = self.tools.clock.reaches(wake) => tokio::time::sleep(PAUSE).await,
             }
+            // Before the pods, so that all pods are known that are older than the deletion of their group.
+            self.pod_groups.catch_up().await;
             self.mirrors.catch_up().await;
             self.volumes.catch_up().await;
             self.resource_claims.catch_up().await;
@@ -170,6 +183,7 @@ impl Controllers {
         ephemeral_volumes::reconcile(tools, &mirrors.pods);
         self.volumes.reconcile(tools, &mirrors.nodes);
         self.resource_claims.reconcile(tools, &mirrors.pods);
+        self.pod_groups.reconcile(&tools.store, &mirrors.pods);
         budgets::reconcile(&tools.store, mirrors);
         let jobs = OwnedObjects::new(mirrors.jobs.all());
         let start = self.cron_jobs.reconcile(tools, &mirrors.cron_jobs, &jobs);
@@ -213,6 +227,9 @@ impl Controllers {
         }
         for claim in self.volumes.claims().filter(is_orphan) {
             delete(&self.tools.store, CLAIMS, claim, None);
+        }
+        for group in self.pod_groups.all().filter(is_orphan) {
+            delete(&self.tools.store, POD_GROUPS, group, None);
         }
         for pod in mirrors.pods.all() {
             if nodes.contains(text(pod, "/spec/nodeName")) {

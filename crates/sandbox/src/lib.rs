@@ -13,9 +13,9 @@
 //!   [`FAIL_AFTER`] and [`READY_AFTER`] make pods fail, or become ready late or never.
 //! - *controllers*: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs get pods,
 //!   CronJobs get Jobs, disruption budgets get a status, services get endpoints, and load balancers get an address.
-//!   Pods get resource claims from templates. Nodes get the taints that correspond to their conditions, and pods
-//!   leave nodes with `NoExecute` taints that they do not tolerate. Objects of deleted owners are deleted, and so are
-//!   pods of deleted nodes.
+//!   Pods get resource claims from templates. Deleted pod groups remain until their pods have finished. Nodes get the
+//!   taints that correspond to their conditions, and pods leave nodes with `NoExecute` taints that they do not
+//!   tolerate. Objects of deleted owners are deleted, and so are pods of deleted nodes.
 //! - *volume controllers and provisioners*: a claim gets the smallest suitable volume. If there is none and the claim's
 //!   class names a provisioner (any will do), a volume is provisioned for the node of the claim's pod. Ephemeral
 //!   volumes and StatefulSets get claims.
@@ -50,7 +50,7 @@ pub use harbormaster_manifests::{Source, Validate};
 pub use kubelet::{FAIL_AFTER, READY_AFTER, RUN_FOR, STOPPED};
 pub use sandbox::{Sandbox, SandboxError};
 
-use harbormaster_api::Release;
+use harbormaster_api::features::Features;
 use harbormaster_core::EngineConfig;
 use harbormaster_driver::ExtenderConfig;
 
@@ -67,9 +67,10 @@ pub struct Options {
     pub nodes: usize,
     /// The scheduler that places pods.
     pub scheduler: AttachedScheduler,
-    /// The release of Kubernetes that the API server and the kubelets report as their version, and that the scheduler
-    /// reproduces if it is [`AttachedScheduler::Default`].
-    pub release: Release,
+    /// The release of Kubernetes that the API server and the kubelets report as their version, and the feature gates,
+    /// which determine the kinds that the API server serves. If the scheduler is [`AttachedScheduler::Default`], it
+    /// reproduces this release with these gates.
+    pub features: Features,
     /// Connections to the scheduler's extenders, in the order in which its configuration lists them.
     pub extenders: Vec<ExtenderConfig>,
     /// Port on 127.0.0.1; 0 selects a free port.

@@ -26,6 +26,7 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
         validate: options.validate,
         reschedule_missing: options.reschedule_missing,
         extra_nodes: &names,
+        features: options.features,
     };
     let manifests = Manifests::read(&options.manifests, read_options, |_, _| Ok(()))?;
     let mut wrong = Vec::new();

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_api::features::Features;
 use harbormaster_apiserver::{ApiServer, Certificate, Failure, Running, Store, kubeconfig_yaml};
 use harbormaster_config::ConfigErrors;
 use harbormaster_core::EngineConfig;
@@ -97,8 +96,8 @@ impl Sandbox {
             AttachedScheduler::None => None,
             AttachedScheduler::Engine(engine) => Some(engine),
             AttachedScheduler::Default => {
-                let features = Features::of(options.release);
-                let setup = Setup::read(None, &Choices { features, ..Choices::default() })?;
+                let choices = Choices { features: options.features, ..Choices::default() };
+                let setup = Setup::read(None, &choices)?;
                 notices.extend(setup.warnings);
                 Some(setup.engine)
             }
@@ -109,7 +108,8 @@ impl Sandbox {
             .collect();
         let api = ApiServer::new(harbormaster_apiserver::Options {
             no_containers: Some(NO_CONTAINERS.to_owned()),
-            minor_version: options.release.minor(),
+            minor_version: options.features.release().minor(),
+            features: options.features,
             ..harbormaster_apiserver::Options::default()
         });
         let store = api.store();

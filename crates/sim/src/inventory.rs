@@ -7,7 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
-use harbormaster_api::{Node, Object, ObjectKind, Pod, wire::DecodeError, wire::Decoder};
+use harbormaster_api::{Node, Object, ObjectKind, Pod, features::Features, wire::DecodeError, wire::Decoder};
 use harbormaster_core::{EngineConfig, Input, cache::Cache};
 use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind, ResourceName};
 use harbormaster_manifests::{
@@ -331,7 +331,7 @@ impl Builder {
         self.cluster.missing_nodes = std::mem::take(&mut manifests.missing_nodes);
         self.cluster.ignored = std::mem::take(&mut manifests.ignored);
         self.cluster.undefined = std::mem::take(&mut manifests.undefined);
-        let kind = kinds::table().into_iter().find(|kind| kind.rules == Rules::Pod);
+        let kind = kinds::table(Features::default()).into_iter().find(|kind| kind.rules == Rules::Pod);
         let owners: HashSet<String> = self.workloads.iter().filter_map(Workload::owner).collect();
         let (mut left, mut left_pods) = (0, 0);
         let mut gone = HashSet::new();
@@ -418,7 +418,7 @@ impl Builder {
 
     /// Adds the claims of pods and workloads that are not among the manifests.
     fn add_claims(&mut self, manifests: &Manifests) {
-        let kinds = kinds::table();
+        let kinds = kinds::table(Features::default());
         let Some(kind) = kinds.iter().find(|kind| kind.rules == Rules::Claim) else { return };
         let claims = self.cluster.custom_of(&kind.group, &kind.kind);
         let mut known: HashSet<_> = claims.map(claim_key).collect();
@@ -451,7 +451,7 @@ fn claims_of_pod(pod: &mut Value) -> Vec<Value> {
 /// Returns the built-in kinds of Kubernetes.
 fn own_kinds() -> &'static [kinds::Kind] {
     static KINDS: OnceLock<Vec<kinds::Kind>> = OnceLock::new();
-    KINDS.get_or_init(kinds::table)
+    KINDS.get_or_init(|| kinds::table(Features::default()))
 }
 
 /// Returns an object of a built-in kind, which plugins can read without a definition, or `None` for any other kind.

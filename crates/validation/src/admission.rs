@@ -2,6 +2,7 @@
 
 pub(crate) mod autoscaler;
 mod checks;
+mod conditions;
 pub(crate) mod defaults;
 mod definition;
 mod definition_schema;
@@ -12,13 +13,14 @@ mod node;
 mod others;
 mod pod;
 mod pod_checks;
+mod pod_groups;
 mod pod_update;
 mod priority;
 mod runtime_class;
 mod service;
 mod workloads;
 
-use harbormaster_api::Timestamp;
+use harbormaster_api::{Timestamp, features::Features};
 use serde_json::Value;
 
 pub use defaults::pod_spec as default_pod_spec;
@@ -26,6 +28,7 @@ pub use definition::{kinds_of_definition, restore, stored_kind_of_definition};
 pub use definition_status::{is_established, let_go, settle, terminate};
 pub(crate) use meta::label_1035_errors;
 pub use meta::stamp;
+pub use pod_groups::PROTECTION;
 pub use priority::SYSTEM_CLASSES;
 
 use crate::{
@@ -77,6 +80,8 @@ pub struct Context<'a> {
     pub others: &'a dyn Others,
     /// Time of the request.
     pub now: Timestamp,
+    /// Release and feature gates that apply.
+    pub features: Features,
     /// True if pods by default tolerate unready and unreachable nodes for a while.
     pub default_tolerations: bool,
     /// True if new nodes are tainted as not ready.
@@ -116,9 +121,12 @@ impl Context<'_> {
             Rules::Pod => pod::admit(self, object)?,
             Rules::PriorityClass => priority::admit_class(self, object)?,
             Rules::Service => service::admit(self, None, object).map_err(Refusal::Invalid)?,
+            Rules::PodGroup => pod_groups::admit(self, object)?,
+            Rules::GroupTemplates => pod_groups::drop_gated(object),
             rules if rules.are_of_devices() => devices::admit(self.kind, object),
             _ => others::admit(self, object),
         }
+        pod_groups::drop_membership(self, None, object);
         let mut errors = meta::check(self.kind, object);
         self.check(object, None, &mut errors);
         refuse(errors)
@@ -151,9 +159,11 @@ impl Context<'_> {
             Rules::Service => service::admit(self, Some(old), object).map_err(Refusal::Invalid)?,
             Rules::PriorityClass => priority::admit_class(self, object)?,
             Rules::Definition => definition::admit_update(object),
+            Rules::PodGroup | Rules::GroupTemplates => pod_groups::drop_gated(object),
             rules if rules.are_of_devices() => devices::admit_update(self, old, object),
             _ => others::admit_update(self.kind, old, object),
         }
+        pod_groups::drop_membership(self, Some(old), object);
         let mut errors = meta::check_update(self.kind, old, object);
         self.check(object, Some(old), &mut errors);
         refuse(errors)
@@ -174,6 +184,7 @@ impl Context<'_> {
             Rules::Node => node::defaults(self.taint_new_nodes, object),
             Rules::Definition => definition::defaults(object),
             Rules::Autoscaler => autoscaler::defaults(object),
+            Rules::PodGroup | Rules::GroupTemplates => pod_groups::defaults(self.kind, object),
             rules if rules.are_of_devices() => devices::defaults(self, object),
             _ => others::defaults(self.kind, object),
         }
@@ -187,6 +198,7 @@ impl Context<'_> {
             (Rules::PriorityClass, _) => priority::check(object, old, errors),
             (Rules::Definition, old) => definition::check(object, old, errors),
             (Rules::Autoscaler, old) => autoscaler::check(object, old, errors),
+            (Rules::PodGroup | Rules::GroupTemplates, old) => pod_groups::check(self, object, old, errors),
             (Rules::RuntimeClass, old) => runtime_class::check(object, old, errors),
             (Rules::Workload | Rules::Job | Rules::CronJob, old) => {
                 workloads::check(self.kind, object, old, errors);

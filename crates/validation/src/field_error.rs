@@ -47,7 +47,12 @@ impl FieldError {
 
     /// Another field has the same value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self::new(field, "FieldValueDuplicate", "Duplicate value", &value.into().to_string())
+        Self::duplicate_shown(field, &value.into().to_string())
+    }
+
+    /// Another element of the list has the same key. Shows the element as given.
+    pub fn duplicate_shown(field: impl Into<String>, element: &str) -> Self {
+        Self::new(field, "FieldValueDuplicate", "Duplicate value", element)
     }
 
     /// The field refers to an object that does not exist.

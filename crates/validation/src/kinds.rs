@@ -4,6 +4,11 @@ mod rows;
 
 use std::sync::Arc;
 
+use harbormaster_api::{
+    Release,
+    features::{Feature, Features},
+};
+
 use crate::{admission::defaults::Defaults, custom::Custom};
 
 /// A row of the table of kinds. Singular names and list names are derived from the kind.
@@ -18,6 +23,15 @@ struct Row {
     fields: &'static [&'static str],
     defaults: Defaults,
     rules: Rules,
+    /// The first release that serves the kind, and the feature gate that must be on; `None` for a kind that is always
+    /// served.
+    gate: Option<(Release, Feature)>,
+}
+
+impl Row {
+    fn is_served(&self, features: Features) -> bool {
+        self.gate.is_none_or(|(since, gate)| features.release() >= since && features.enabled(gate))
+    }
 }
 
 /// Boolean properties of a kind.
@@ -77,6 +91,9 @@ pub enum Rules {
     DeviceClass,
     DeviceTaintRule,
     ResourceSlice,
+    PodGroup,
+    /// `Workload` of `scheduling.k8s.io`, which has templates of pod groups.
+    GroupTemplates,
 }
 
 impl Rules {
@@ -176,8 +193,8 @@ pub fn qualified(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
-/// Returns the kinds of the table, in table order.
-pub fn table() -> Vec<Kind> {
+/// Returns the kinds that a server with the given release and feature gates serves, in table order.
+pub fn table(features: Features) -> Vec<Kind> {
     let texts = |all: &[&str]| all.iter().map(ToString::to_string).collect();
     let kind = |row: &Row| Kind {
         group: row.group.to_owned(),
@@ -205,10 +222,10 @@ pub fn table() -> Vec<Kind> {
         },
         custom: None,
     };
-    rows::ROWS.iter().map(kind).collect()
+    rows::ROWS.iter().filter(|row| row.is_served(features)).map(kind).collect()
 }
 
-/// Kubernetes kinds that are not in the table, although other kinds in their groups are.
+/// Kubernetes kinds that are not in the table or not always served, although other kinds in their groups are.
 const LEFT_OUT: &[(&str, &[&str])] = &[
     ("v1", &["Binding", "ComponentStatus"]),
     ("autoscaling/v1", &["Scale"]),
@@ -219,9 +236,12 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
         &["DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"],
     ),
     ("resource.k8s.io/v1alpha3", &["DeviceTaintRule", "ResourcePoolStatusRequest"]),
+    ("scheduling.k8s.io/v1beta1", &["PodGroup", "Workload"]),
+    ("scheduling.k8s.io/v1alpha2", &["PodGroup", "Workload"]),
+    ("scheduling.k8s.io/v1alpha3", &["CompositePodGroup", "PodGroup", "Workload"]),
 ];
 
-/// Returns true for a Kubernetes kind that is listed as missing from the table.
+/// Returns true for a Kubernetes kind that is listed as missing from the table or as not always served.
 pub fn is_left_out(api_version: &str, kind: &str) -> bool {
     LEFT_OUT.iter().any(|(of, kinds)| *of == api_version && kinds.contains(&kind))
 }

@@ -100,7 +100,11 @@ pub fn find(name: &str) -> Option<&'static Type> {
 fn types() -> &'static HashMap<&'static str, Type> {
     static TYPES: OnceLock<HashMap<&'static str, Type>> = OnceLock::new();
     TYPES.get_or_init(|| {
-        let texts = [include_str!("schema.txt"), include_str!("schema_definitions.txt")];
+        let texts = [
+            include_str!("schema.txt"),
+            include_str!("schema_definitions.txt"),
+            include_str!("schema_1.37.txt"),
+        ];
         let lines = texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#'));
         lines
             .filter_map(|line| {
@@ -242,7 +246,7 @@ impl Walk {
         if let Some(name) = type_of(kind) {
             return match object {
                 Value::Object(map) => self.map(&name, map),
-                other => self.is_wrong(other, "an object", &format!("Go value of type v1.{}", kind.kind)),
+                other => self.is_wrong(other, "an object", &format!("Go value of type {}", name_of(&name))),
             };
         }
         self.path.push(Step::Field("metadata"));
@@ -501,8 +505,17 @@ fn name_of(of: &str) -> String {
         "l" => "int64".to_owned(),
         "t" => "bool".to_owned(),
         "d" => "float64".to_owned(),
-        name => format!("v1.{}", name.rsplit('.').next().unwrap_or_default()),
+        name => {
+            let (package, name) = name.rsplit_once('.').unwrap_or(("", name));
+            format!("{}.{name}", version_of(package))
+        }
     }
+}
+
+/// Returns the version in the name of a package such as `autoscalingv2`.
+fn version_of(package: &str) -> &str {
+    let mut ends = package.rmatch_indices('v').map(|(at, _)| &package[at..]);
+    ends.find(|end| end[1..].starts_with(|c: char| c.is_ascii_digit())).unwrap_or("v1")
 }
 
 /// Returns the error for a value of the wrong type, in Go's wording.
@@ -525,11 +538,13 @@ pub fn wrong(value: &Value, into: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::features::Features;
+
     use super::*;
     use crate::kinds;
 
     fn pods() -> Kind {
-        kinds::table().into_iter().find(|kind| kind.plural == "pods").unwrap()
+        kinds::table(Features::default()).into_iter().find(|kind| kind.plural == "pods").unwrap()
     }
 
     #[test]

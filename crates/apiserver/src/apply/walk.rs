@@ -282,11 +282,12 @@ fn step(identity: &Identity<'_>, element: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use harbormaster_api::features::Features;
     use harbormaster_validation::kinds;
     use serde_json::json;
 
     fn pods() -> harbormaster_validation::Kind {
-        kinds::table().into_iter().find(|kind| kind.plural == "pods").unwrap()
+        kinds::table(Features::default()).into_iter().find(|kind| kind.plural == "pods").unwrap()
     }
 
     fn fields(value: Value) -> Fields {

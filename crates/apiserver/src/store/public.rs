@@ -22,6 +22,11 @@ impl Store {
         self.kinds().named(resource).ok_or_else(Failure::no_such_path)
     }
 
+    /// Returns true if a resource such as `pods` or `deployments.apps` is served.
+    pub fn serves(&self, resource: &str) -> bool {
+        self.kinds().named(resource).is_some()
+    }
+
     /// Looks up a kind by its resource, in the version that the object specifies, if any.
     fn kind_of(&self, resource: &str, object: &Value) -> Result<Arc<Kind>> {
         let (kind, version) = (self.kind(resource)?, text(object, "/apiVersion"));

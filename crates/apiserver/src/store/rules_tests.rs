@@ -1,3 +1,7 @@
+use harbormaster_api::{
+    Release,
+    features::{Feature, Features},
+};
 use serde_json::{Value, json};
 
 use crate::{Failure, Options, Store};
@@ -390,4 +394,22 @@ fn services_have_distinct_addresses_and_node_ports() {
     let relabelled = store
         .update("services", "default", "door", |service| service["metadata"]["labels"] = json!({"a": "b"}));
     assert_eq!(relabelled.unwrap().value()["spec"]["ports"][0]["nodePort"], 30080);
+}
+
+#[test]
+fn the_status_of_a_pod_group_is_written_alone() {
+    let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
+    let store = Store::new(Options { features, ..Options::default() });
+    let group = json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+                       "status": {"conditions": [{"type": "Given"}]}});
+    let created = store.create("podgroups.scheduling.k8s.io", group).unwrap().value();
+    assert_eq!((&created["status"], created["metadata"].get("generation")), (&json!({}), None));
+    let condition = json!({"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled",
+                           "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let patch = json!({"metadata": {"labels": {"a": "b"}, "finalizers": null},
+                       "spec": {"schedulingPolicy": {"gang": {"minCount": 9}}}, "status": {"conditions": [condition]}});
+    let changed = store.merge("podgroups.scheduling.k8s.io", "default", "g", true, &patch).unwrap().value();
+    assert_eq!((&changed["spec"], &changed["status"]["conditions"]), (&created["spec"], &json!([condition])));
+    assert_eq!(changed["metadata"].get("labels"), None);
+    assert_eq!(changed["metadata"]["finalizers"], created["metadata"]["finalizers"]);
 }

@@ -260,7 +260,7 @@ fn of_part(kind: &Kind, part: Part, old: &Value, mut new: Value) -> Value {
         Part::Status => {
             let given = std::mem::replace(&mut new, old.clone());
             take(&given, &mut new, "status");
-            if !kind.is_custom() && kind.rules != Rules::ResourceClaim {
+            if !kind.is_custom() && !matches!(kind.rules, Rules::ResourceClaim | Rules::PodGroup) {
                 take(&given, &mut new, "metadata");
             } else if let Some(given) = given.get("metadata") {
                 take(given, &mut new["metadata"], "managedFields");

@@ -49,6 +49,28 @@ pub(super) fn controller(revision: &Value) -> String {
     format!("{}{dot}{group}/{}", text(owner, "/kind").to_lowercase(), text(owner, "/name"))
 }
 
+// --- pod groups ---
+
+pub(super) fn group_policy(group: &Value) -> String {
+    let is_gang = present(group, "/spec/schedulingPolicy/gang").is_some();
+    if is_gang { "Gang" } else { "Basic" }.to_owned()
+}
+
+pub(super) fn group_status(group: &Value) -> String {
+    const PLACED: &str = "PodGroupInitiallyScheduled";
+    let find = |name: &str| {
+        let mut conditions = list(group, "/status/conditions").iter();
+        conditions.find(|condition| text(condition, "/type") == name)
+    };
+    let word = match (find("DisruptionTarget"), find(PLACED)) {
+        (Some(target), _) => text(target, "/reason"),
+        _ if has_condition(group, PLACED) => "Scheduled",
+        (_, Some(_)) => "Unschedulable",
+        (_, None) => "Pending",
+    };
+    word.to_owned()
+}
+
 // --- autoscalers ---
 
 pub(super) fn scaled(scaler: &Value) -> String {

@@ -261,6 +261,13 @@ pub(crate) const PRIORITY_CLASSES: &[Column] = &[
     AGE,
     text("PreemptionPolicy", Cell::At(".preemptionPolicy")),
 ];
+pub(crate) const POD_GROUPS: &[Column] = &[
+    NAME,
+    text("Policy", Cell::Text(cells::group_policy)),
+    text("Workload", Cell::Or(".spec.workloadRef.workloadName", "<none>")),
+    text("Status", Cell::Text(cells::group_status)),
+    AGE,
+];
 pub(crate) const STORAGE_CLASSES: &[Column] = &[
     made("Name", "string", "name", 0, Cell::Text(cells::storage_class)),
     text("Provisioner", Cell::At(".provisioner")),
@@ -372,6 +379,7 @@ pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
         ("admissionregistration.k8s.io", _) => POLICY_BINDINGS,
         ("apiextensions.k8s.io", "customresourcedefinitions") => CREATED,
         ("scheduling.k8s.io", "priorityclasses") => PRIORITY_CLASSES,
+        ("scheduling.k8s.io", "podgroups") => POD_GROUPS,
         ("coordination.k8s.io", "leases") => LEASES,
         ("node.k8s.io", "runtimeclasses") => RUNTIME_CLASSES,
         ("discovery.k8s.io", "endpointslices") => ENDPOINT_SLICES,

@@ -1,3 +1,8 @@
+use harbormaster_api::{
+    Release,
+    features::{Feature, Features},
+};
+
 use super::*;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
@@ -84,9 +89,28 @@ fn a_row_contains_as_much_of_the_object_as_requested() {
 }
 
 #[test]
+fn a_group_is_pending_until_its_conditions_say_otherwise() {
+    let condition =
+        |name: &str, status: &str, reason: &str| json!({"type": name, "status": status, "reason": reason});
+    let placed = |status: &str| condition("PodGroupInitiallyScheduled", status, "Whatever");
+    let target = condition("DisruptionTarget", "True", "PreemptionByScheduler");
+    for (policy, conditions, expected) in [
+        ("basic", vec![], ["Basic", "<none>", "Pending"]),
+        ("gang", vec![placed("False")], ["Gang", "<none>", "Unschedulable"]),
+        ("gang", vec![placed("True")], ["Gang", "<none>", "Scheduled"]),
+        ("gang", vec![target, placed("True")], ["Gang", "<none>", "PreemptionByScheduler"]),
+    ] {
+        let group = json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {policy: {}}},
+                           "status": {"conditions": conditions}});
+        assert_eq!(cells(columns::POD_GROUPS, &group)[1..4], expected, "{group}");
+    }
+}
+
+#[test]
 fn every_column_copes_with_malformed_objects() {
     let odd = json!({"metadata": 5, "spec": [], "status": "x", "kind": []});
-    for kind in crate::kinds::Kinds::of_table(&crate::shelf::Versions::new(), 1).all() {
+    let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
+    for kind in crate::kinds::Kinds::of_table(features, &crate::shelf::Versions::new(), 1).all() {
         assert_eq!(cells(&kind.columns, &odd).len(), kind.columns.len(), "{}", kind.kind);
         assert_eq!(cells(&kind.columns, &json!(null)).len(), kind.columns.len(), "{}", kind.kind);
     }

@@ -184,8 +184,7 @@ fn contents(program: &Program, options: &Options) -> Result<harbormaster_sandbox
         },
     };
     let clock = Clock::with_speed(options.clock_speed);
-    let release = features.release();
-    Ok(harbormaster_sandbox::Options { scheduler, release, extenders, port: options.port, clock, ..given })
+    Ok(harbormaster_sandbox::Options { scheduler, features, extenders, port: options.port, clock, ..given })
 }
 
 fn tell_how_to_connect(options: &Options, sandbox: &Sandbox) -> Result<Option<Kubeconfig>, String> {

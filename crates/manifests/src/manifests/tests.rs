@@ -1,3 +1,5 @@
+use harbormaster_api::{Release, features::Feature};
+
 use super::*;
 
 fn read_with(validate: Validate, text: &str) -> Result<Manifests, String> {
@@ -378,4 +380,21 @@ fn kinds_that_are_referred_to_but_missing_are_reported() {
     let claim = "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: index}\nspec: {accessModes: \
                  [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";
     assert!(read(&(pods + claim)).unwrap().notices().is_empty());
+}
+
+#[test]
+fn pod_groups_are_read_with_their_gate_and_otherwise_ignored() {
+    let text = "{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: g, uid: u}, spec: \
+                {schedulingPolicy: {gang: {minCount: 2}}, priorityClassName: high, priority: 9}}\n";
+    let read = |features| {
+        let source = Source { name: "f.yaml".into(), text: text.into() };
+        let options = ReadOptions { features, ..ReadOptions::default() };
+        let manifests = Manifests::read(&[source], options, |_, _| Ok(())).unwrap();
+        let labels: Vec<String> = manifests.objects.iter().map(Manifest::label).collect();
+        (labels.join(", "), manifests.ignored.len())
+    };
+    let default = Features::of(Release::V1_37);
+    assert_eq!(read(default), (String::new(), 1));
+    let expected = "PriorityClass high, PodGroup default/g";
+    assert_eq!(read(default.with(Feature::GenericWorkload, true)), (expected.to_owned(), 0));
 }

@@ -1,16 +1,18 @@
 //! kubectl prints the same lines with the real kube-apiserver and with the in-memory API server. The commands are in
 //! `tests/scripts/kubectl.script`, and the expected differences are in `tests/scripts/kubectl_differences.yaml`.
 
+use harbormaster_api::features::Features;
 use harbormaster_oracle::api_comparison::{Action, unused};
 use harbormaster_oracle::components::{Kubectl, KubectlVersion};
 
+use crate::releases::MAIN;
 use crate::servers;
 
 fn prints_the_same(version: KubectlVersion) {
     let kubectl = Kubectl::ensure(version).expect("kubectl can be built");
     let (script, expected) =
         (servers::script("kubectl.script"), servers::expected_differences("kubectl_differences.yaml"));
-    let differences = servers::differences(&script, Some(&kubectl), &expected);
+    let differences = servers::differences(Features::of(MAIN), &script, Some(&kubectl), &expected);
     assert!(
         differences.is_empty(),
         "kubectl {}: - is the real kube-apiserver, + the in-memory one\n\n{differences}",

@@ -8,6 +8,7 @@ mod daemon_sets;
 mod events;
 mod failing_pods;
 mod node_failure;
+mod pod_groups;
 mod resource_claims;
 mod runtime_classes;
 mod services;
@@ -18,7 +19,10 @@ mod volumes;
 
 use std::time::Duration;
 
-use harbormaster_api::Release;
+use harbormaster_api::{
+    Release,
+    features::{Feature, Features},
+};
 use harbormaster_sandbox::{AttachedScheduler, Options, Pace, PodState, Sandbox, Source, Update};
 use serde_json::{Value, json};
 
@@ -315,7 +319,8 @@ async fn a_sandbox_stops_cleanly_with_unfinished_pods_and_without_a_scheduler() 
 #[tokio::test]
 async fn the_kubelets_and_the_server_have_the_release_of_the_options() {
     for &release in Release::ALL {
-        let options = Options { release, ..options(1, &pod("p", "1")) };
+        let features = Features::of(release);
+        let options = Options { features, ..options(1, &pod("p", "1")) };
         let mut sandbox = Sandbox::start(options).await.unwrap();
         assert!(sandbox.settled(LIMIT).await, "{:?}", sandbox.board);
         assert_eq!(count(&sandbox, PodState::Placed), 1);

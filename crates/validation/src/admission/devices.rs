@@ -56,7 +56,7 @@ pub(super) fn check(context: &Context<'_>, object: &Value, old: Option<&Value>, 
     match (context.kind.rules, old) {
         (Rules::ResourceClaim, Some(old)) if context.status_only => {
             check_admin_of_status(context, object, old, errors);
-            status::check(object, old, errors);
+            status::check(object, old, context.features.release(), errors);
         }
         (Rules::ResourceClaim, Some(old)) => check_unchanged(object, old, "spec", errors),
         (Rules::ResourceClaim, None) => {
@@ -75,7 +75,9 @@ pub(super) fn check(context: &Context<'_>, object: &Value, old: Option<&Value>, 
             }
         }
         (Rules::DeviceClass, _) => class::check(object, errors),
-        (Rules::DeviceTaintRule, _) if context.status_only => taint_rule::check_status(object, errors),
+        (Rules::DeviceTaintRule, _) if context.status_only => {
+            taint_rule::check_status(object, context.features.release(), errors);
+        }
         (Rules::DeviceTaintRule, _) => taint_rule::check(object, errors),
         (Rules::ResourceSlice, old) => slice::check(object, old, errors),
         _ => {}

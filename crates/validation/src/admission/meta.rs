@@ -133,21 +133,21 @@ pub(super) fn check_labels(labels: &Value, field: &str, errors: &mut Errors) {
 }
 
 fn name_errors(kind: &Kind, name: &str) -> Vec<String> {
-    if kind.has(PATH_NAME) {
-        return match name {
-            "." | ".." => vec![format!("may not be '{name}'")],
-            name => ['/', '%']
-                .into_iter()
-                .filter(|c| name.contains(*c))
-                .map(|c| format!("may not contain '{c}'"))
-                .collect(),
-        };
-    }
     match kind.rules {
+        _ if kind.has(PATH_NAME) => path_segment_errors(name),
         _ if kind.has(LABEL_NAME) => label_errors(name),
         Rules::DeviceClass => subdomain_errors(name),
         _ => long_name_errors(name),
     }
+}
+
+/// Returns the errors in a string that must fit into a path.
+pub(super) fn path_segment_errors(name: &str) -> Vec<String> {
+    if matches!(name, "." | "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    let found = ['/', '%'].into_iter().filter(|c| name.contains(*c));
+    found.map(|c| format!("may not contain '{c}'")).collect()
 }
 
 /// Returns the errors in a string that must be a DNS subdomain. The message for most fields limits the length in

@@ -16,7 +16,7 @@ use super::{
         Checks, LABEL, LABEL_VALUE, PORT_NUMBER, POSITIVE, QUALIFIED_NAME, SUBDOMAIN, check, check_form,
         elements, unique,
     },
-    meta::{check_labels, label_errors},
+    meta::{check_labels, label_errors, long_name_errors},
     pod::requests_of_containers,
 };
 use crate::{
@@ -49,6 +49,7 @@ const SPEC: Checks = &[
     ("hostname", LABEL),
     ("tolerations", Each(TOLERATION)),
     ("overhead", By(check_overhead)),
+    ("schedulingGroup", By(check_pod_group)),
 ];
 /// Largest 32-bit integer.
 const MOST: i64 = i32::MAX as i64;
@@ -396,6 +397,17 @@ fn check_resources_of_pod(spec: &Value, place: &str, errors: &mut Errors) {
                 let why = format!("must be less than or equal to pod limits of {most}");
                 errors.push(FieldError::invalid(format!("{at}[{name}].limits"), limit.to_string(), why));
             }
+        }
+    }
+}
+
+fn check_pod_group(group: &Value, place: &str, errors: &mut Errors) {
+    let place = format!("{place}.podGroupName");
+    match group["podGroupName"].as_str() {
+        Some(name) => check_form(name, &place, long_name_errors, errors),
+        None => {
+            let why = "must specify one of: `podGroupName`";
+            errors.push(FieldError::invalid(place, Value::Null, why));
         }
     }
 }

@@ -89,17 +89,47 @@ fn global_default(context: &Context<'_>) -> Option<Value> {
     defaults.min_by_key(|class| class.get("value").and_then(Value::as_i64))
 }
 
+/// Returns the class that the spec of a pod or a pod group names or, if it names none, the default class.
+fn class_of(context: &Context<'_>, spec: &Value) -> Result<Option<Value>, Refusal> {
+    let name = text(spec, "/priorityClassName");
+    if name.is_empty() {
+        return Ok(global_default(context));
+    }
+    let class = context.others.get(CLASSES, name);
+    let unknown = || format!("no PriorityClass with name {name} was found");
+    class.map(Some).ok_or_else(|| forbidden("spec.priorityClassName", unknown()))
+}
+
+/// Returns the value of a class, or 0 without a class.
+fn value_of(class: Option<&Value>) -> i64 {
+    class.map_or(0, |class| number(class, "/value"))
+}
+
+/// Sets the priority of a pod group from its class.
+pub(super) fn admit_group(context: &Context<'_>, spec: &mut Value) -> Result<(), Refusal> {
+    let class = class_of(context, spec)?;
+    let value = value_of(class.as_ref());
+    match spec.get("priority").and_then(Value::as_i64) {
+        Some(given) if given != value => {
+            let why = format!(
+                "priority set in the pod group ({given}) must match the priority computed ({value}) based on the \
+                 priority class set in the spec"
+            );
+            return Err(forbidden("spec.priority", why));
+        }
+        _ => {}
+    }
+    spec["priority"] = value.into();
+    if let Some(class) = &class {
+        spec["priorityClassName"] = text(class, "/metadata/name").into();
+    }
+    Ok(())
+}
+
 /// Sets a pod's priority from its class.
 pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), Refusal> {
-    let name = text(spec, "/priorityClassName").to_owned();
-    let class = if name.is_empty() {
-        global_default(context)
-    } else {
-        let class = context.others.get(CLASSES, &name);
-        let unknown = || format!("no PriorityClass with name {name} was found");
-        Some(class.ok_or_else(|| forbidden("spec.priorityClassName", unknown()))?)
-    };
-    let value = class.as_ref().and_then(|class| class.get("value")?.as_i64()).unwrap_or(0);
+    let class = class_of(context, spec)?;
+    let value = value_of(class.as_ref());
     let policy = class.as_ref().map_or("PreemptLowerPriority", |class| text(class, "/preemptionPolicy"));
     match spec.get("priority").and_then(Value::as_i64) {
         Some(given) if given != value => {

@@ -1,5 +1,7 @@
 //! The table of kinds.
 
+use harbormaster_api::{Release, features::Feature};
+
 use super::{
     ALL, DELETED_OBJECT, Flags, GENERATION, LABEL_NAME, NAMESPACED, PATH_NAME, REVIEW, Row, Rules, SCALE,
     STATUS, STATUS_AT_ONCE, UNCHANGED_IS_0, VERSIONED,
@@ -24,7 +26,7 @@ const fn of(
     flags: Flags,
 ) -> Row {
     let (version, defaults, rules) = ("v1", &[], Rules::None);
-    Row { group, version, plural, kind, short_names, flags, fields: &[], defaults, rules }
+    Row { group, version, plural, kind, short_names, flags, fields: &[], defaults, rules, gate: None }
 }
 
 impl Row {
@@ -43,12 +45,18 @@ impl Row {
     const fn ruled_by(self, rules: Rules) -> Self {
         Self { rules, ..self }
     }
+
+    /// Returns the kind as it is served by the releases from `since` on whose feature gate `gate` is on.
+    const fn gated(self, since: Release, gate: Feature) -> Self {
+        Self { gate: Some((since, gate)), ..self }
+    }
 }
 
 const APPS: &str = "apps";
 const NETWORKING: &str = "networking.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 const RESOURCE: &str = "resource.k8s.io";
+const SCHEDULING: &str = "scheduling.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
@@ -237,9 +245,17 @@ pub(super) const ROWS: &[Row] = &[
         STATUS | GENERATION | VERSIONED | DELETED_OBJECT,
     )
     .ruled_by(Rules::Definition),
-    of("scheduling.k8s.io", "priorityclasses", "PriorityClass", &["pc"], GENERATION)
+    of(SCHEDULING, "priorityclasses", "PriorityClass", &["pc"], GENERATION)
         .with_defaults(d::PRIORITY_CLASS)
         .ruled_by(Rules::PriorityClass),
+    of(SCHEDULING, "podgroups", "PodGroup", &[], NAMESPACED | STATUS | VERSIONED)
+        .in_version("v1beta1")
+        .ruled_by(Rules::PodGroup)
+        .gated(Release::V1_37, Feature::GenericWorkload),
+    of(SCHEDULING, "workloads", "Workload", &[], NAMESPACED | VERSIONED)
+        .in_version("v1beta1")
+        .ruled_by(Rules::GroupTemplates)
+        .gated(Release::V1_37, Feature::GenericWorkload),
     of("coordination.k8s.io", "leases", "Lease", &[], NAMESPACED | VERSIONED).ruled_by(Rules::Lease),
     of("node.k8s.io", "runtimeclasses", "RuntimeClass", &[], VERSIONED).ruled_by(Rules::RuntimeClass),
     of("discovery.k8s.io", "endpointslices", "EndpointSlice", &[], NAMESPACED | GENERATION),

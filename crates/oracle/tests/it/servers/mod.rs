@@ -5,6 +5,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harbormaster_api::features::{Feature, Features};
+use harbormaster_apiserver::Options;
 use harbormaster_oracle::api_comparison::{Answer, ExpectedDifferences, Player, Script, compare};
 use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, Endpoint, Kubectl};
 use harbormaster_oracle::embedded::Embedded;
@@ -25,10 +27,16 @@ pub(crate) fn expected_differences(name: &str) -> ExpectedDifferences {
 }
 
 /// Starts the real control plane, with only the controllers that the in-memory server also has.
-fn real() -> ControlPlane {
+fn real(features: Features) -> ControlPlane {
+    let mut apiserver_flags = vec!["--disable-admission-plugins=TaintNodesByCondition".to_owned()];
+    if features.enabled(Feature::GenericWorkload) {
+        apiserver_flags.push("--feature-gates=GenericWorkload=true".to_owned());
+        apiserver_flags.push("--runtime-config=scheduling.k8s.io/v1beta1=true".to_owned());
+    }
     let options = ControlPlaneOptions {
+        release: features.release(),
         controller_manager: true,
-        apiserver_flags: vec!["--disable-admission-plugins=TaintNodesByCondition".to_owned()],
+        apiserver_flags,
         controller_manager_flags: vec![
             "--controllers=namespace-controller,serviceaccount-controller,persistentvolume-protection-controller,persistentvolumeclaim-protection-controller".to_owned(),
         ],
@@ -56,12 +64,14 @@ fn play(
 
 /// Runs a script on both servers concurrently, and describes the unexpected differences.
 pub(crate) fn differences(
+    features: Features,
     script: &Script,
     kubectl: Option<&Kubectl>,
     expected: &ExpectedDifferences,
 ) -> String {
-    let real = real();
-    let embedded = Embedded::start(|_| Ok(())).expect("the in-memory server starts");
+    let real = real(features);
+    let options = Options { features, minor_version: features.release().minor(), ..Options::default() };
+    let embedded = Embedded::start_with(options, |_| Ok(())).expect("the in-memory server starts");
     let (theirs, ours) = thread::scope(|scope| {
         let theirs = scope.spawn(|| play("the real kube-apiserver", &real, kubectl, script));
         let ours = play("the in-memory server", &embedded, kubectl, script);

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use harbormaster_api::Release;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Errors, checks::elements, pod_checks},
+    super::{Errors, conditions, pod_checks},
     claim::Requests,
     each, each_once, names,
     selector::{MOST, check_configuration, check_object},
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     FieldError,
-    value::{list, number, present, remove, text},
+    value::{list, present, remove, text},
 };
 
 /// Maximum number of consumers of a claim.
@@ -42,7 +43,7 @@ pub(super) fn drop_released(old: &Value, claim: &mut Value) {
     }
 }
 
-pub(super) fn check(claim: &Value, old: &Value, errors: &mut Errors) {
+pub(super) fn check(claim: &Value, old: &Value, release: Release, errors: &mut Errors) {
     let (status, before) = (&claim["status"], &old["status"]);
     let uid = |consumer: &Value| text(consumer, "/uid").to_owned();
     let place = "status.reservedFor";
@@ -54,7 +55,7 @@ pub(super) fn check(claim: &Value, old: &Value, errors: &mut Errors) {
         }
     });
     let allocation = present(status, "/allocation");
-    check_devices(status, errors);
+    check_devices(status, release, errors);
     if !list(status, "/reservedFor").is_empty() {
         if allocation.is_none() {
             errors.push(FieldError::forbidden(place, "may not be specified when `allocated` is not set"));
@@ -150,7 +151,7 @@ pub(super) fn check_binding_conditions(device: &Value, place: &str, errors: &mut
     errors.push(FieldError::invalid(format!("{place}.{name}"), value.clone(), format!("{name} {why}")));
 }
 
-fn check_devices(status: &Value, errors: &mut Errors) {
+fn check_devices(status: &Value, release: Release, errors: &mut Errors) {
     let results = list(status, "/allocation/devices/results");
     let allocated: BTreeSet<[&str; 4]> = results.iter().map(shared_device).collect();
     let identity = |device: &Value| shared_device(device).join("/");
@@ -163,7 +164,7 @@ fn check_devices(status: &Value, errors: &mut Errors) {
             let shown = json!({"Driver": driver, "Pool": pool, "Device": name, "ShareID": share});
             errors.push(FieldError::invalid(place, shown, "must be an allocated device in the claim"));
         }
-        check_conditions(&device["conditions"], &format!("{place}.conditions"), errors);
+        check_conditions(&device["conditions"], &format!("{place}.conditions"), release, errors);
         if let Some(data) = present(device, "/data") {
             check_object(data, &format!("{place}.data"), errors);
         }
@@ -171,60 +172,12 @@ fn check_devices(status: &Value, errors: &mut Errors) {
     });
 }
 
-pub(super) fn check_conditions(conditions: &Value, place: &str, errors: &mut Errors) {
+pub(super) fn check_conditions(conditions: &Value, place: &str, release: Release, errors: &mut Errors) {
     let count = list(conditions, "").len();
     if count > MOST_CONDITIONS {
         errors.push(FieldError::too_many(place, count as i64, MOST_CONDITIONS as i64));
     }
-    let mut seen = BTreeSet::new();
-    for (place, condition) in elements(conditions, place) {
-        let name = text(condition, "/type");
-        if !seen.insert(name) {
-            errors.push(FieldError::duplicate(format!("{place}.type"), name));
-        }
-        check_condition(condition, &place, errors);
-    }
-}
-
-/// Checks a `metav1.Condition`.
-fn check_condition(condition: &Value, place: &str, errors: &mut Errors) {
-    const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
-    const LONGEST_REASON: usize = 1 << 10;
-    const LONGEST_MESSAGE: usize = 32 << 10;
-    names::check_label_key(text(condition, "/type"), &format!("{place}.type"), errors);
-    let status = text(condition, "/status");
-    if !STATUSES.contains(&status) {
-        errors.push(FieldError::unsupported(format!("{place}.status"), status, &STATUSES));
-    }
-    let generation = number(condition, "/observedGeneration");
-    if generation < 0 {
-        let why = "must be greater than or equal to zero";
-        errors.push(FieldError::invalid(format!("{place}.observedGeneration"), generation, why));
-    }
-    if present(condition, "/lastTransitionTime").is_none() {
-        errors.push(FieldError::required(format!("{place}.lastTransitionTime"), ""));
-    }
-    let (reason, field) = (text(condition, "/reason"), format!("{place}.reason"));
-    let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
-    let bytes = reason.as_bytes();
-    if bytes.is_empty() {
-        errors.push(FieldError::required(&field, ""));
-    } else if !bytes[0].is_ascii_alphabetic()
-        || !bytes.last().is_some_and(is_word)
-        || !bytes.iter().all(|b| is_word(b) || matches!(b, b',' | b':'))
-    {
-        let why = "a condition reason must start with alphabetic character, optionally followed by a string of \
-                   alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. \
-                   'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used \
-                   for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
-        errors.push(FieldError::invalid(&field, reason, why));
-    }
-    if bytes.len() > LONGEST_REASON {
-        errors.push(FieldError::too_long(&field, LONGEST_REASON));
-    }
-    if text(condition, "/message").len() > LONGEST_MESSAGE {
-        errors.push(FieldError::too_long(format!("{place}.message"), LONGEST_MESSAGE));
-    }
+    conditions::check(conditions, place, release, errors);
 }
 
 fn check_network(data: &Value, place: &str, errors: &mut Errors) {

@@ -1,4 +1,4 @@
-use harbormaster_api::Timestamp;
+use harbormaster_api::{Timestamp, features::Features};
 use serde_json::{Value, json};
 
 use super::super::{Context, Others, Refusal};
@@ -21,12 +21,13 @@ impl Others for Plain {
 fn admit(old: Option<&Value>, object: Value, status_only: bool) -> Result<Value, Vec<String>> {
     let mut object = object;
     let name = object["kind"].as_str().unwrap_or_default().to_owned();
-    let kinds = kinds::table();
+    let kinds = kinds::table(Features::default());
     let kind = kinds.iter().find(|kind| kind.kind == name).unwrap();
     let context = Context {
         kind,
         others: &Plain,
         now: Timestamp::default(),
+        features: Features::default(),
         default_tolerations: false,
         taint_new_nodes: false,
         status_only,

@@ -1,0 +1,91 @@
+//! A field before and after a change.
+
+use serde_json::Value;
+
+use super::{
+    super::{Errors, checks},
+    IMMUTABLE,
+};
+use crate::FieldError;
+
+/// A field of a new or changed object. Fields that a change leaves as they are need no check.
+#[derive(Debug)]
+pub(super) struct Field<'a> {
+    /// Path of the field.
+    pub(super) place: String,
+    /// The value; null if the field is not set.
+    pub(super) new: &'a Value,
+    /// The value before the change; `None` if the object or the list element that contains the field is new.
+    pub(super) old: Option<&'a Value>,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn new(place: impl Into<String>, new: &'a Value, old: Option<&'a Value>) -> Self {
+        Self { place: place.into(), new, old }
+    }
+
+    /// Returns a field of this field's value.
+    pub(super) fn field(&self, name: &str) -> Self {
+        Self::new(format!("{}.{name}", self.place), &self.new[name], self.old.map(|old| &old[name]))
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        !self.new.is_null()
+    }
+
+    /// Returns true if the value is new.
+    pub(super) fn may_be_wrong(&self) -> bool {
+        self.old != Some(self.new)
+    }
+
+    /// Returns a field that only new objects may set, if its value needs further checks.
+    pub(super) fn fixed(&self, name: &str, errors: &mut Errors) -> Option<Self> {
+        let field = self.field(name);
+        if field.may_be_wrong() && field.old.is_some() {
+            errors.push(FieldError::invalid(field.place, Value::Null, IMMUTABLE));
+            return None;
+        }
+        (field.may_be_wrong() && field.is_set()).then_some(field)
+    }
+
+    /// Checks that exactly one of two fields is set.
+    pub(super) fn check_one_of(&self, names: [&str; 2], errors: &mut Errors) {
+        let are_set = |value: &Value| names.map(|name| is_given(&value[name]));
+        if self.old.map(are_set) == Some(are_set(self.new)) {
+            return;
+        }
+        let [first, second] = names;
+        let (value, how) = match are_set(self.new) {
+            [true, true] => (format!("{{{first}, {second}}}"), "exactly one"),
+            [false, false] => (String::new(), "one"),
+            _ => return,
+        };
+        let why = format!("must specify {how} of: `{first}`, `{second}`");
+        errors.push(FieldError::invalid(&self.place, value, why));
+    }
+
+    /// Checks a string that must not be empty.
+    pub(super) fn check_required(&self, name: &str, form: fn(&str) -> Vec<String>, errors: &mut Errors) {
+        let field = self.field(name);
+        if !field.may_be_wrong() {
+            return;
+        }
+        if field.new.as_str().is_none_or(str::is_empty) {
+            errors.push(FieldError::required(field.place, ""));
+        } else {
+            field.check_form(form, errors);
+        }
+    }
+
+    /// Checks the form of a string.
+    pub(super) fn check_form(&self, form: fn(&str) -> Vec<String>, errors: &mut Errors) {
+        if let Some(text) = self.new.as_str() {
+            checks::check_form(text, &self.place, form, errors);
+        }
+    }
+}
+
+/// Returns true for a field that is set and not an empty list.
+fn is_given(value: &Value) -> bool {
+    !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
+}
