@@ -23,8 +23,6 @@ pub struct PodGroup {
 pub struct PodGroupSpec {
     /// `minMember`: number of pods without which none of them runs.
     pub min_member: u32,
-    /// `scheduleTimeoutSeconds`: number of seconds for which a pod waits on Permit.
-    pub schedule_timeout_seconds: Option<u32>,
 }
 
 impl Resource for PodGroup {

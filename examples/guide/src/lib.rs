@@ -2,8 +2,9 @@
 //! that every listing in the guide appears unchanged in the examples. All plugins except [`shaky`] have unit tests, and
 //! `tests/it/sandbox.rs` runs them in the sandbox.
 //!
-//! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tenants`], [`gang`], [`licenses`], [`shaky`].
+//! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tenants`], [`gang`], [`crew`], [`licenses`], [`shaky`].
 
+pub mod crew;
 pub mod gang;
 pub mod gpu;
 pub mod headroom;
@@ -12,6 +13,7 @@ pub mod maintenance;
 pub mod shaky;
 pub mod tenants;
 
+pub use crew::Crews;
 pub use gang::Gang;
 pub use gpu::Gpu;
 pub use headroom::Headroom;

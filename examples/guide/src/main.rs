@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use guide::{Gang, Gpu, Headroom, NoMaintenance, Seats, Shaky, TenantLimit};
+use guide::{Crews, Gang, Gpu, Headroom, NoMaintenance, Seats, Shaky, TenantLimit};
 
 fn main() -> ExitCode {
     harbormaster::main(|registry| {
@@ -11,6 +11,7 @@ fn main() -> ExitCode {
         registry.register::<NoMaintenance>(); // chapter 4
         registry.register::<TenantLimit>(); // chapter 5
         registry.register::<Gang>(); // chapter 6
+        registry.register::<Crews>(); // chapter 6
         registry.register::<Seats>(); // chapter 7
         registry.register::<Shaky>(); // chapter 10
     })
