@@ -4,7 +4,7 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc::RecvTimeoutError,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -60,7 +60,7 @@ pub struct EngineSinks {
 pub fn spawn(
     config: EngineConfig,
     unsynced: usize,
-    inbox: Inbox,
+    inbox: Arc<Inbox>,
     effects: Sender<Vec<Effect>>,
     sinks: EngineSinks,
 ) -> io::Result<oneshot::Receiver<EngineEnd>> {
@@ -81,7 +81,7 @@ pub fn spawn(
 struct EngineLoop {
     engine: Engine,
     clock: Clock,
-    inbox: Inbox,
+    inbox: Arc<Inbox>,
     effects: Sender<Vec<Effect>>,
     health: Health,
     raw: Option<RawObjects>,
@@ -104,11 +104,17 @@ struct EngineLoop {
     traces: Traces,
 }
 
+impl Drop for EngineLoop {
+    fn drop(&mut self) {
+        self.inbox.abandon();
+    }
+}
+
 impl EngineLoop {
     fn new(
         config: EngineConfig,
         unsynced: usize,
-        inbox: Inbox,
+        inbox: Arc<Inbox>,
         effects: Sender<Vec<Effect>>,
         (sinks, attempts): (EngineSinks, Attempts),
     ) -> Self {
@@ -211,20 +217,19 @@ impl EngineLoop {
             self.publish();
         }
         let mut next = match busy {
-            true => self.inbox.try_recv().ok(),
+            true => self.inbox.take(),
             false => match self.wait() {
-                Ok(messages) => Some(messages),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return false,
+                Some(messages) => messages,
+                None => return false,
             },
         };
         let (begun, listen_for) = (Instant::now(), std::mem::take(&mut self.listen_for));
         let mut taken = 0;
-        while let Some(messages) = next {
-            taken += messages.len();
-            messages.into_iter().for_each(|message| self.take(message));
+        while !next.is_empty() {
+            taken += next.len();
+            next.into_iter().for_each(|message| self.take(message));
             let goes_on = taken < BATCH || begun.elapsed() < listen_for;
-            next = if goes_on { self.inbox.try_recv().ok() } else { None };
+            next = if goes_on { self.inbox.take() } else { Vec::new() };
         }
         true
     }
@@ -234,13 +239,11 @@ impl EngineLoop {
         self.published = Instant::now();
     }
 
-    fn wait(&mut self) -> Result<Vec<EngineMessage>, RecvTimeoutError> {
+    fn wait(&mut self) -> Option<Vec<EngineMessage>> {
         self.publish();
         self.health.waits();
-        match self.engine.next_wakeup() {
-            Some(at) => self.inbox.recv_timeout(at.since(self.clock.now()).max(SHORTEST_SLEEP)),
-            None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        }
+        let at_most = self.engine.next_wakeup().map(|at| at.since(self.clock.now()).max(SHORTEST_SLEEP));
+        self.inbox.wait(at_most)
     }
 
     fn take(&mut self, message: EngineMessage) {

@@ -186,6 +186,9 @@ impl PreScore<WholeCluster, PodClaims, PodClaims> for VolumeBinding {
 
 impl Score<WholeCluster, PodClaims> for VolumeBinding {
     fn score(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> PluginResult<i64> {
+        if claims.delayed.is_empty() {
+            return Ok(0);
+        }
         match (&self.shape, claims.on(self.csi_nodes(cx), self.index(cx)?, node)) {
             (Some(shape), Ok(found)) => Ok(score::score(shape, &found)),
             (None, _) | (_, Err(Stop::Reject(_))) => Ok(0),

@@ -1,6 +1,6 @@
 //! Tests of the engine's thread, in which the test takes the place of the driver.
 
-use std::{sync::mpsc, time::Instant};
+use std::time::Instant;
 
 use harbormaster_api::Str;
 use harbormaster_core::{BindOutcome, EvictOutcome, queue::Backoff};
@@ -19,11 +19,11 @@ struct Hands {
 }
 
 /// Sends single messages.
-struct Outbox(mpsc::Sender<Vec<EngineMessage>>);
+struct Outbox(Arc<Inbox>);
 
 impl Outbox {
-    fn send(&self, message: EngineMessage) -> Result<(), mpsc::SendError<Vec<EngineMessage>>> {
-        self.0.send(vec![message])
+    fn send(&self, message: EngineMessage) -> Option<()> {
+        self.0.add(vec![message]).then_some(())
     }
 }
 
@@ -38,12 +38,12 @@ fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
 }
 
 fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
-    let (inbox, from_world) = mpsc::channel();
+    let inbox = Arc::new(Inbox::default());
     let (out, effects) = channel(64);
     let (notify, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
     let sinks = EngineSinks { metrics, health, synced: notify, traces, raw: None };
-    let end = spawn(config, unsynced, from_world, out, sinks).unwrap();
+    let end = spawn(config, unsynced, inbox.clone(), out, sinks).unwrap();
     Hands { inbox: Outbox(inbox), effects, end, synced }
 }
 
