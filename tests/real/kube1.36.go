@@ -23,11 +23,6 @@ func followTaintRules(options *tracker.Options, c *cluster) {
 	options.ClassInformer = c.informers.Resource().V1().DeviceClasses()
 }
 
-// prepare sets the defaults that the API server sets apart from those of the scheme: none.
-func prepare(*v1.Pod) error {
-	return nil
-}
-
 // withSnapshot lets a framework read the snapshot.
 func withSnapshot(snapshot *internalcache.Snapshot) []frameworkruntime.Option {
 	return []frameworkruntime.Option{frameworkruntime.WithSnapshotSharedLister(snapshot)}

@@ -9,9 +9,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	fwk "k8s.io/kube-scheduler/framework"
-	podutil "k8s.io/kubernetes/pkg/api/pod"
-	"k8s.io/kubernetes/pkg/apis/core"
-	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -23,16 +20,6 @@ var taintRule = &resourcev1.DeviceTaintRule{}
 // followTaintRules makes a tracker of resource slices read the rules that taint devices.
 func followTaintRules(options *tracker.Options, c *cluster) {
 	options.TaintInformer = c.informers.Resource().V1().DeviceTaintRules()
-}
-
-// prepare sets the defaults that the API server sets apart from those of the scheme: the resources of whole pods.
-func prepare(pod *v1.Pod) error {
-	internal := &core.Pod{}
-	if err := corev1.Convert_v1_Pod_To_core_Pod(pod, internal, nil); err != nil {
-		return err
-	}
-	podutil.DefaultPodLevelResources(internal)
-	return corev1.Convert_core_Pod_To_v1_Pod(internal, pod, nil)
 }
 
 // withSnapshot lets a framework read the snapshot, and lets preemption look up nodes in it.
