@@ -230,7 +230,10 @@ impl ArgsReader<'_> {
         let Some(node) = node else { return Ok(PluginArgs::default_for(plugin, self.features)) };
         let expected = format!("{plugin}Args");
         if !ARGS_KINDS.contains(&expected.as_str()) {
-            let (args, _) = PluginArgs::read(plugin, node, self.features);
+            // Arguments that were written for a plugin in Go name their kind, which ours do not have.
+            let is_typed = node.get("kind").and_then(Node::text) == Some(&expected);
+            let untyped = is_typed.then(|| without_type(node));
+            let (args, _) = PluginArgs::read(plugin, untyped.as_ref().unwrap_or(node), self.features);
             return args.map_err(|wrong| self.source.error_at(wrong.at, path, wrong.to_string()).into());
         }
         let text = |key: &str| node.get(key).and_then(Node::text).filter(|text| !text.is_empty());
@@ -566,6 +569,20 @@ mod tests {
         assert_eq!(args("Mine"), Some(PluginArgs::Other(serde_json::json!({"a": [1]}))));
         assert_eq!(args("NodeName"), Some(PluginArgs::Absent));
         assert_eq!(args("X"), Some(PluginArgs::Other(serde_json::json!(3))));
+    }
+
+    #[test]
+    fn arguments_of_unknown_plugins_lose_the_kind_that_is_named_after_the_plugin() {
+        let args = |kind: &str| {
+            let args = format!("{{apiVersion: kubescheduler.config.k8s.io/v1, kind: {kind}, a: 1}}");
+            let config =
+                read(&format!("profiles: [{{pluginConfig: [{{name: Mine, args: {args}}}]}}]")).unwrap();
+            config.profiles[0].args("Mine").cloned()
+        };
+        assert_eq!(args("MineArgs"), Some(PluginArgs::Other(serde_json::json!({"a": 1}))));
+        let other =
+            serde_json::json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "Other", "a": 1});
+        assert_eq!(args("Other"), Some(PluginArgs::Other(other)));
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::witness::Witness;
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     setup: Setup,
-    #[cfg(feature = "sandbox")]
+    #[cfg(any(feature = "sandbox", feature = "simulate"))]
     features: Features,
     election: LeaderElection,
     kubeconfig: Option<PathBuf>,
@@ -121,7 +121,7 @@ impl Builder {
         let election = election(&setup.config, &self.choices.features)?;
         Ok(Scheduler {
             setup,
-            #[cfg(feature = "sandbox")]
+            #[cfg(any(feature = "sandbox", feature = "simulate"))]
             features: self.choices.features,
             election,
             kubeconfig: self.kubeconfig,
@@ -173,7 +173,10 @@ impl Scheduler {
     pub fn simulate(&self, manifests: &[Source]) -> Result<Simulation, ManifestErrors> {
         let mut setup = self.setup.clone();
         let full = !setup.engine.extenders.is_empty();
-        let mut cluster = Inventory::from_sources(manifests, Reading { full, ..Reading::default() })?;
+        let mut cluster = Inventory::from_sources(
+            manifests,
+            Reading { full, features: self.features, ..Reading::default() },
+        )?;
         let mut notices = std::mem::take(&mut cluster.notices);
         notices.extend(cluster.custom_notices(&setup.engine));
         let witness = lend_extenders(&mut setup, &mut cluster).unwrap_or_else(|error| {

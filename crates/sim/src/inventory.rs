@@ -7,7 +7,11 @@ use std::{
     sync::OnceLock,
 };
 
-use harbormaster_api::{Node, Object, ObjectKind, Pod, features::Features, wire::DecodeError, wire::Decoder};
+use harbormaster_api::{
+    Node, Object, ObjectKind, Pod, Release,
+    features::{Feature, Features},
+    wire::{DecodeError, Decoder},
+};
 use harbormaster_core::{EngineConfig, Input, cache::Cache};
 use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind, ResourceName};
 use harbormaster_manifests::{
@@ -83,6 +87,8 @@ pub struct Reading {
     pub reschedule_missing: bool,
     /// True to also keep nodes and pods as written, since extenders see all their fields.
     pub full: bool,
+    /// Release and feature gates, which decide what kinds and fields exist.
+    pub features: Features,
 }
 
 impl Inventory {
@@ -97,6 +103,7 @@ impl Inventory {
         let options = ReadOptions {
             validate: how.validate,
             reschedule_missing: how.reschedule_missing,
+            features: how.features,
             ..ReadOptions::default()
         };
         let manifests = Manifests::read(sources, options, |manifest, value| builder.take(manifest, value))?;
@@ -331,7 +338,7 @@ impl Builder {
         self.cluster.missing_nodes = std::mem::take(&mut manifests.missing_nodes);
         self.cluster.ignored = std::mem::take(&mut manifests.ignored);
         self.cluster.undefined = std::mem::take(&mut manifests.undefined);
-        let kind = kinds::table(Features::default()).into_iter().find(|kind| kind.rules == Rules::Pod);
+        let kind = own_kinds().iter().find(|kind| kind.rules == Rules::Pod);
         let owners: HashSet<String> = self.workloads.iter().filter_map(Workload::owner).collect();
         let (mut left, mut left_pods) = (0, 0);
         let mut gone = HashSet::new();
@@ -365,7 +372,7 @@ impl Builder {
                 self.cluster.objects.push(set);
             }
             for mut pod in pods {
-                let admitted = kind.as_ref().map_or(Ok(()), |kind| manifests.admit(kind, &mut pod));
+                let admitted = kind.map_or(Ok(()), |kind| manifests.admit(kind, &mut pod));
                 match admitted.and_then(|()| self.decoder.pod_value(&pod).map_err(FieldProblem::from)) {
                     Ok(decoded) => {
                         self.claims.extend(workload.claims_of(name(&pod)));
@@ -418,8 +425,7 @@ impl Builder {
 
     /// Adds the claims of pods and workloads that are not among the manifests.
     fn add_claims(&mut self, manifests: &Manifests) {
-        let kinds = kinds::table(Features::default());
-        let Some(kind) = kinds.iter().find(|kind| kind.rules == Rules::Claim) else { return };
+        let Some(kind) = own_kinds().iter().find(|kind| kind.rules == Rules::Claim) else { return };
         let claims = self.cluster.custom_of(&kind.group, &kind.kind);
         let mut known: HashSet<_> = claims.map(claim_key).collect();
         for mut claim in std::mem::take(&mut self.claims) {
@@ -448,10 +454,11 @@ fn claims_of_pod(pod: &mut Value) -> Vec<Value> {
     if is_finished { Vec::new() } else { pod_claims::of_pod(pod).collect() }
 }
 
-/// Returns the built-in kinds of Kubernetes.
+/// Returns the built-in kinds of Kubernetes, including those that some releases or feature gates do not serve.
 fn own_kinds() -> &'static [kinds::Kind] {
     static KINDS: OnceLock<Vec<kinds::Kind>> = OnceLock::new();
-    KINDS.get_or_init(|| kinds::table(Features::default()))
+    let all = || Features::of(Release::NEWEST).with(Feature::GenericWorkload, true);
+    KINDS.get_or_init(|| kinds::table(all()))
 }
 
 /// Returns an object of a built-in kind, which plugins can read without a definition, or `None` for any other kind.

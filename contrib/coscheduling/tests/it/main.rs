@@ -10,8 +10,18 @@ use harbormaster::{Scheduler, simulation::Source};
 const CONFIG: &str = include_str!("../../deploy/scheduler-config.yaml");
 const CRD: &str = include_str!("../../deploy/crd.yaml");
 
-/// A node with 300 units of memory.
-const NODE: &str = "
+/// A node with 300 units of memory, and two priorities.
+const CLUSTER: &str = "
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: low}
+value: 1
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 10
+---
 apiVersion: v1
 kind: Node
 metadata: {name: fake-node}
@@ -26,13 +36,13 @@ fn group(name: &str, min_member: u32) -> String {
 }
 
 /// Pods that request memory; without a name of a group, they are on their own.
-fn pods(prefix: &str, count: usize, group: &str, memory: u32, priority: i32) -> String {
+fn pods(prefix: &str, count: usize, group: &str, memory: u32, class: &str) -> String {
     let label =
         if group.is_empty() { String::new() } else { format!("scheduling.x-k8s.io/pod-group: {group}") };
     let pod = |at: usize| {
         format!(
             "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {prefix}-{at}, namespace: default, labels: {{{label}}}}}\n\
-             spec: {{priority: {priority}, containers: [{{name: c, image: i, resources: {{requests: {{memory: \"{memory}\"}}}}}}]}}\n"
+             spec: {{priorityClassName: {class}, containers: [{{name: c, image: i, resources: {{requests: {{memory: \"{memory}\"}}}}}}]}}\n"
         )
     };
     (0..count).map(pod).collect()
@@ -43,7 +53,7 @@ fn placed_with(config: &str, objects: &[String]) -> BTreeSet<String> {
     let scheduler =
         Scheduler::builder().plugin::<Coscheduling>().config("scheduler.yaml", config).build().unwrap();
     let source = |name: &str, text: String| Source { name: name.to_owned(), text };
-    let cluster = format!("{NODE}{}", objects.concat());
+    let cluster = format!("{CLUSTER}{}", objects.concat());
     let sources = [source("crd.yaml", CRD.to_owned()), source("cluster.yaml", cluster)];
     let simulation = scheduler.simulate(&sources).unwrap();
     let placed = simulation.report.pods.iter().filter(|pod| pod.node.is_some());
@@ -60,20 +70,25 @@ fn names(prefix: &str, count: usize) -> BTreeSet<String> {
 
 #[test]
 fn of_two_groups_the_one_that_fits_runs() {
-    let objects = [group("pg1", 3), group("pg2", 4), pods("a", 3, "pg1", 50, 0), pods("b", 4, "pg2", 100, 0)];
+    let objects =
+        [group("pg1", 3), group("pg2", 4), pods("a", 3, "pg1", 50, "low"), pods("b", 4, "pg2", 100, "low")];
     assert_eq!(placed(&objects), names("a", 3));
 }
 
 #[test]
 fn a_group_without_enough_pods_takes_no_room_from_others() {
-    let objects = [group("pg1", 4), pods("a", 3, "pg1", 50, 0), pods("plain", 2, "", 100, 0)];
+    let objects = [group("pg1", 4), pods("a", 3, "pg1", 50, "low"), pods("plain", 2, "", 100, "low")];
     assert_eq!(placed(&objects), names("plain", 2));
 }
 
 #[test]
 fn the_more_important_group_runs_first() {
-    let objects =
-        [group("low", 3), group("high", 3), pods("low", 3, "low", 100, 5), pods("high", 3, "high", 50, 10)];
+    let objects = [
+        group("low", 3),
+        group("high", 3),
+        pods("low", 3, "low", 100, "low"),
+        pods("high", 3, "high", 50, "high"),
+    ];
     assert_eq!(placed(&objects), names("high", 3));
 }
 
@@ -97,7 +112,11 @@ profiles:
       permitWaitingTimeSeconds: 10
       podGroupBackoffSeconds: 0
 ";
-    let objects =
-        [group("pg", 2), pods("a", 2, "pg", 100, 0), group("large", 2), pods("b", 2, "large", 100, 0)];
+    let objects = [
+        group("pg", 2),
+        pods("a", 2, "pg", 100, "low"),
+        group("large", 2),
+        pods("b", 2, "large", 100, "low"),
+    ];
     assert_eq!(placed_with(config, &objects), names("a", 2));
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::queue::{QueuedGroup, QueuedPod};
 
-/// What PodGroupPostFilter has found out about a group.
+/// Result of the PodGroupPostFilter plugins.
 #[derive(Debug, Default)]
 pub(super) struct GroupPostFilterResult {
     /// Text to append to the group's message; `None` if no plugin was called.

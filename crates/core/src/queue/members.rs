@@ -40,8 +40,16 @@ impl Incomplete {
         member.map(|entry| entry.pod = pod.clone()).is_some()
     }
 
-    fn add(&mut self, group: &GroupId, entry: QueuedPod) {
-        self.0.entry(group.clone()).or_default().push(entry);
+    /// All members by value.
+    pub(super) fn into_all(self) -> impl Iterator<Item = QueuedPod> {
+        self.0.into_values().flatten()
+    }
+
+    /// Adds a member of a group.
+    pub(super) fn add(&mut self, entry: QueuedPod) {
+        if let Some(group) = entry.pod.group().cloned() {
+            self.0.entry(group).or_default().push(entry);
+        }
     }
 
     fn remove(&mut self, group: &GroupId, uid: &str) {
@@ -54,7 +62,7 @@ impl Incomplete {
     }
 }
 
-/// How the cycle of a group has ended.
+/// Result of the cycle of a group.
 #[derive(Clone, Debug)]
 pub(crate) enum GroupResult {
     /// Enough members have nodes.
@@ -75,7 +83,7 @@ impl Queue {
         origin: Origin,
         at: Moment<'_>,
     ) {
-        let Some(group) = at.groups.get(id) else { return self.incomplete.add(id, entry) };
+        let Some(group) = at.groups.get(id) else { return self.incomplete.add(entry) };
         let key = key_of(id);
         self.group_keys.insert(entry.uid().clone(), key.clone());
         match self.take(&key) {
@@ -128,7 +136,7 @@ impl Queue {
         }
         let how = self.standing_after(&mut group, result, at);
         let Some(latest) = at.groups.get(&group.group.id) else {
-            return group.members.into_iter().for_each(|entry| self.incomplete.add(&group.group.id, entry));
+            return group.members.into_iter().for_each(|entry| self.incomplete.add(entry));
         };
         group.group = latest.clone();
         for entry in &group.members {
@@ -209,7 +217,7 @@ impl Queue {
             for mut entry in group.members {
                 self.group_keys.remove(entry.uid());
                 entry.standing.rejectors.clear();
-                self.incomplete.add(id, entry);
+                self.incomplete.add(entry);
             }
         }
     }

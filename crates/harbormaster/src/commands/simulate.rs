@@ -135,6 +135,7 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
         fill: options.fill,
         reschedule_missing: options.reschedule_missing,
         full,
+        features,
     };
     let mut cluster = Inventory::from_sources(&manifest_files::read_all(&options.files)?, reading)
         .map_err(|e| e.to_string())?;

@@ -1,0 +1,105 @@
+//! New profiles for a queue that has pods.
+
+use std::{sync::Arc, time::Duration};
+
+use harbormaster_framework::{pod::PodInfo, profile::Profile};
+
+use super::{
+    Backoff, Cause, Entity, Moment, Origin, Queue, QueueState, QueuedPod, Requeue,
+    orders::{ByExpiry, BySort},
+    wakers::Wakers,
+};
+use crate::heap::IndexedHeap;
+
+impl Queue {
+    /// Replaces the profiles. All pods are retried when their backoff allows, because their reasons for waiting may no
+    /// longer apply. Removes and returns the pods whose profile no longer exists.
+    pub(crate) fn reconfigure(
+        &mut self,
+        profiles: Vec<Arc<Profile>>,
+        backoff: Backoff,
+        max_wait: Duration,
+        has_extenders: bool,
+        at: Moment<'_>,
+    ) -> Vec<Arc<PodInfo>> {
+        let mut gone = Vec::new();
+        let entries = self.take_all();
+        self.wakers = Wakers::new(&profiles);
+        if has_extenders {
+            self.wakers.add_extenders(profiles.len());
+        }
+        self.wakers.set_meter(self.meter.clone());
+        self.active = IndexedHeap::new(BySort::new(profiles[0].clone()));
+        self.rejected_backoff = IndexedHeap::new(ByExpiry(BySort::new(profiles[0].clone())));
+        (self.profiles, self.backoff, self.max_wait) = (profiles, backoff, max_wait);
+        for (state, entity) in entries {
+            let (rest, without_profile) = self.with_profiles(entity, at);
+            gone.extend(without_profile);
+            let Some(mut entity) = rest else { continue };
+            entity.profile = entity.pods()[0].profile;
+            self.count_rejectors(&entity, true);
+            let origin = Origin { from: state, cause: Cause::ConfigChanged };
+            match state {
+                QueueState::Active => self.enter_active(entity, origin, at),
+                _ => self.insert(entity, Requeue::AfterBackoff, origin, at),
+            }
+        }
+        gone.extend(self.update_incomplete());
+        gone
+    }
+
+    /// Updates the profiles of incomplete members. Removes and returns those whose profile no longer exists.
+    fn update_incomplete(&mut self) -> Vec<Arc<PodInfo>> {
+        let mut gone = Vec::new();
+        for mut entry in std::mem::take(&mut self.incomplete).into_all() {
+            match self.profile_of(&entry.pod.spec.scheduler_name) {
+                Some(profile) => {
+                    entry.profile = profile;
+                    self.incomplete.add(entry);
+                }
+                None => gone.push(entry.pod),
+            }
+        }
+        gone
+    }
+
+    /// Updates the profiles of an element's pods. Returns the element without the pods whose profile no longer exists,
+    /// and these pods.
+    fn with_profiles(&mut self, mut entity: Entity, at: Moment<'_>) -> (Option<Entity>, Vec<Arc<PodInfo>>) {
+        let mut gone = Vec::new();
+        for entry in entity.pods_mut() {
+            match self.profile_of(&entry.pod.spec.scheduler_name) {
+                Some(profile) => entry.profile = profile,
+                None => gone.push(entry.pod.clone()),
+            }
+        }
+        gone.iter().for_each(|pod| self.delete(pod, at));
+        let is_gone = |entry: &QueuedPod| gone.iter().any(|pod| pod.uid == *entry.uid());
+        let rest = match entity {
+            Entity::Pod(entry) => Some(Entity::Pod(entry)).filter(|_| gone.is_empty()),
+            Entity::Group(mut group) => {
+                group.members.retain(|member| !is_gone(member));
+                Some(Entity::Group(group)).filter(|group| !group.pods().is_empty())
+            }
+        };
+        (rest, gone)
+    }
+
+    /// Takes all pods and groups in order of arrival, with the parts that they were in.
+    fn take_all(&mut self) -> Vec<(QueueState, Entity)> {
+        let mut all = Vec::new();
+        while let Some(entry) = self.active.pop() {
+            all.push((QueueState::Active, entry));
+        }
+        while let Some(entry) = self.rejected_backoff.pop().or_else(|| self.error_backoff.pop()) {
+            all.push((QueueState::Backoff, entry));
+        }
+        let waiting = std::mem::take(&mut self.unschedulable).into_values();
+        all.extend(waiting.map(|entry| (QueueState::Unschedulable, entry)));
+        self.by_rejector.clear();
+        self.gated = 0;
+        all.iter().for_each(|(_, entity)| self.count_rejectors(entity, false));
+        all.sort_by_key(|(_, entity)| entity.sequence);
+        all
+    }
+}
