@@ -115,7 +115,7 @@ fn call_plugins(
 /// resolve the rejection, the plugins after the one that rejected the pod were not called. A rejection that names no
 /// plugin means that each plugin allows some nodes, but no node is allowed by all of them. Such a rejection does not
 /// tell which plugins were called, so the result is then false.
-fn was_pre_filtered(
+pub(crate) fn was_pre_filtered(
     profile: &Profile,
     plugin: PluginIdx,
     rejection: Option<&(Option<&'static str>, Reject)>,

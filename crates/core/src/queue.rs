@@ -453,7 +453,7 @@ impl Queue {
         entity.handed_out();
         if let Entity::Group(group) = &mut entity {
             group.members.iter_mut().for_each(|member| member.standing.handed_out());
-            group.sort();
+            QueuedGroup::sort(&mut group.members);
         }
         for entry in entity.pods() {
             self.group_keys.remove(entry.uid());

@@ -37,6 +37,7 @@
 //!   is called for a pod. Any change wakes the pods that extenders have rejected, so pods are created in a row only if
 //!   no pod is pending. A rejected pod may preempt repeatedly in one step, faster than the disruption controller
 //!   updates budgets, so a budget allows either every disruption or none.
+//! - `groups` describes the consequences of the clock, by which kube-scheduler retries groups of pods.
 //! - The node that preemption chooses must not depend on a tie. Therefore, all running pods have different start times,
 //!   and a script has at most 100 nodes, so that every candidate is evaluated. [`crate::preemptions`] covers larger
 //!   clusters.
@@ -51,6 +52,8 @@ mod cluster_view;
 mod compare;
 mod devices;
 mod extenders;
+mod group_plan;
+mod groups;
 mod kubelet;
 mod outcome;
 mod paths;
@@ -105,6 +108,7 @@ pub fn compare_on(
         pods: left.outcomes.last().map_or(0, Outcomes::len),
         pending: left.outcomes.last().map_or(0, Outcomes::pending),
         preempted: left.outcomes.last().map_or(0, Outcomes::preempted),
+        in_groups: left.outcomes.iter().map(Outcomes::in_scheduled_groups).max().unwrap_or(0),
         with_volumes: left.outcomes.last().map_or(0, Outcomes::with_volumes),
         with_devices: left.outcomes.iter().map(Outcomes::with_devices).max().unwrap_or(0),
         extender_calls: left.extender_calls.iter().map(std::collections::BTreeSet::len).sum(),

@@ -1,14 +1,14 @@
 //! DynamicResources: allocates devices for the resource claims of pods (KEP-4381).
 //!
 //! # What it does
-//! Extension points: PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind. A claim asks for
-//! devices of certain classes, and drivers offer devices in resource slices. A claim that has devices restricts its pod
-//! to the nodes that can reach them. For a claim without devices, Filter looks for a free set of devices on each node.
-//! Reserve assumes the devices of the chosen node, so that no other pod gets them. PreBind writes the allocation and
-//! reserves the claim for the pod, then waits until the devices are ready if they have binding conditions. If the pod
-//! fits on no node, PostFilter takes the devices from a claim that was unavailable on some node, unless another pod
-//! uses the claim. For extended resources that a device class provides (KEP-5004) and that the node does not offer, the
-//! plugin itself creates a claim.
+//! Extension points: PreEnqueue, PreFilter, Filter, PostFilter, PodGroupPostFilter, Score, Reserve, PreBind. A claim
+//! asks for devices of certain classes, and drivers offer devices in resource slices. A claim that has devices
+//! restricts its pod to the nodes that can reach them. For a claim without devices, Filter looks for a free set of
+//! devices on each node. Reserve assumes the devices of the chosen node, so that no other pod gets them. PreBind writes
+//! the allocation and reserves the claim for the pod, then waits until the devices are ready if they have binding
+//! conditions. If the pod fits on no node, PostFilter takes the devices from a claim that was unavailable on some node,
+//! unless another pod uses the claim. For extended resources that a device class provides (KEP-5004) and that the node
+//! does not offer, the plugin itself creates a claim.
 //!
 //! # Rejects when
 //! The pod is rejected on all nodes if:
@@ -43,6 +43,9 @@
 //!   Kubernetes 1.37. Version 1.36 compares allocations with the wrong claims, or fails.
 //! - Among the claims that nobody else uses, PostFilter takes the devices from the first in the pod's order; the choice
 //!   of kube-scheduler is random. PostFilter reports success before the API server has answered.
+//! - PodGroupPostFilter takes no devices from the claims of a group's members, and deletes no claims. As in
+//!   kube-scheduler, it fails with `not found` if no member came as far as this plugin's PreFilter, and it says
+//!   `deallocation and deletion of ResourceClaims completed` if no member has a claim.
 //! - If a pod has claims, and its extended resources need no devices on the chosen node, the pod is bound. Version 1.36
 //!   creates an empty claim for these resources and then fails.
 //! - A claim that is deleted with its devices, and a pod that loses its node before the devices chosen for it are
@@ -260,6 +263,18 @@ impl PostFilter<PodDevices> for DynamicResources {
         };
         let reasons = reason.into_iter().map(Into::into).collect();
         Ok(PostFiltered::NoHelp { reasons, nomination: Nomination::Keep })
+    }
+}
+
+impl PodGroupPostFilter for DynamicResources {
+    fn group_post_filter(&self, cx: &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered> {
+        if !cx.pre_filtered {
+            // The state that PreFilter would have written is missing.
+            return Err("not found".into());
+        }
+        let has_claims = cx.members.iter().any(|pod| !pod.spec.resource_claims.is_empty());
+        let reason = (!has_claims).then(|| "deallocation and deletion of ResourceClaims completed".into());
+        Ok(GroupPostFiltered::NoHelp { reasons: reason.into_iter().collect() })
     }
 }
 

@@ -15,7 +15,11 @@ use harbormaster_framework::{
     pod::PodInfo,
 };
 
-use super::{Engine, group_preemption::GroupPostFilterResult, scheduling_cycle::Held};
+use super::{
+    Engine,
+    group_preemption::{GroupPostFilterResult, Tried},
+    scheduling_cycle::Held,
+};
 use crate::{
     effect::GroupCall,
     failure::Failure,
@@ -286,9 +290,11 @@ impl Engine {
         let untried: Vec<_> = untried.into_iter().map(|entry| (entry, failure.of_member())).collect();
         let found = match &failure {
             GroupFailure::Rejected(_) => {
-                let members: Vec<QueuedPod> =
+                let mut members: Vec<QueuedPod> =
                     released.iter().chain(firsts(&rejected)).chain(firsts(&untried)).cloned().collect();
-                self.group_post_filter(&group, &members, now)
+                QueuedGroup::sort(&mut members);
+                let tried = Tried { any_placed: !released.is_empty(), rejected: &rejected };
+                self.group_post_filter(&group, &members, &tried, now)
             }
             GroupFailure::Error(_) => Ok(GroupPostFilterResult::default()),
         };

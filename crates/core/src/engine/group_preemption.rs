@@ -11,6 +11,8 @@ use harbormaster_framework::{
     objects::Objects,
     outcome::{PluginError, PluginResult},
     pod::PodInfo,
+    profile::Profile,
+    sweep::PluginIdx,
     table::NodeTable,
 };
 
@@ -18,7 +20,11 @@ use super::{
     Engine,
     group_cycle::{GroupFailure, Trial},
 };
-use crate::queue::{QueuedGroup, QueuedPod};
+use crate::{
+    failure::Failure,
+    post_filter::was_pre_filtered,
+    queue::{QueuedGroup, QueuedPod},
+};
 
 /// Result of the PodGroupPostFilter plugins.
 #[derive(Debug, Default)]
@@ -31,12 +37,32 @@ pub(super) struct GroupPostFilterResult {
     pub(super) victims: Vec<Arc<PodInfo>>,
 }
 
+/// Members that have been tried in the cycle.
+pub(super) struct Tried<'a> {
+    /// True if there was a node for at least one of them.
+    pub(super) any_placed: bool,
+    /// Failures of the others.
+    pub(super) rejected: &'a [(QueuedPod, Failure)],
+}
+
+impl Tried<'_> {
+    /// Returns true if the plugin's PreFilter method was called for at least one member.
+    fn was_pre_filtered(&self, profile: &Profile, plugin: PluginIdx) -> bool {
+        let reached = |failure: &Failure| match failure {
+            Failure::Unschedulable(why) => was_pre_filtered(profile, plugin, why.pre_filter.as_ref()),
+            _ => false,
+        };
+        self.any_placed || self.rejected.iter().any(|(_, failure)| reached(failure))
+    }
+}
+
 impl Engine {
     /// Calls the PodGroupPostFilter plugins of the group's profile, in order, until one gives a final answer.
     pub(super) fn group_post_filter(
         &mut self,
         group: &QueuedGroup,
         members: &[QueuedPod],
+        tried: &Tried<'_>,
         now: Timestamp,
     ) -> Result<GroupPostFilterResult, String> {
         let profile = self.finder.profile(group.standing.profile).clone();
@@ -45,6 +71,7 @@ impl Engine {
         }
         let mut reasons: Vec<String> = Vec::new();
         for plugin in profile.at(ExtensionPoint::PodGroupPostFilter) {
+            let pre_filtered = tried.was_pre_filtered(&profile, *plugin);
             let plugin = profile.plugin(*plugin);
             let status = |answer: &Result<GroupPostFiltered, PointError>| match answer {
                 Ok(GroupPostFiltered::Nominate { .. }) => Status::Success,
@@ -53,7 +80,7 @@ impl Engine {
                 Err(_) => Status::Error,
             };
             let answer = profile.measured(Stage::PodGroupPostFilter, status, || {
-                self.with_what_if(group, members, now, |cx| plugin.group_post_filter(cx))
+                self.with_what_if(group, members, pre_filtered, now, |cx| plugin.group_post_filter(cx))
             });
             let texts = |texts: Vec<_>| texts.into_iter().map(std::borrow::Cow::into_owned);
             match answer {
@@ -79,6 +106,7 @@ impl Engine {
         &mut self,
         group: &QueuedGroup,
         members: &[QueuedPod],
+        pre_filtered: bool,
         now: Timestamp,
         call: impl FnOnce(&mut GroupPostFilterCycle<'_>) -> Result<T, PointError>,
     ) -> Result<T, PointError> {
@@ -96,7 +124,7 @@ impl Engine {
             before: BTreeMap::new(),
             is_local: false,
         };
-        call(&mut GroupPostFilterCycle { group: view, members: &pods, what_if: &mut what_if })
+        call(&mut GroupPostFilterCycle { group: view, members: &pods, pre_filtered, what_if: &mut what_if })
     }
 }
 

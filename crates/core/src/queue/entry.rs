@@ -1,6 +1,7 @@
 //! An element of the queue: a pod, or the members of a group that are placed together.
 
 use std::{
+    cmp::Reverse,
     ops::{Deref, DerefMut},
     sync::Arc,
 };
@@ -162,19 +163,12 @@ impl QueuedGroup {
         Self { group, members, standing, key }
     }
 
-    /// Puts the members into the order in which they are tried: important ones first, then those that were tried more
-    /// often, then older ones.
-    pub(super) fn sort(&mut self) {
-        let order = |m: &QueuedPod| {
-            let standing = &m.standing;
-            (
-                std::cmp::Reverse(m.pod.priority()),
-                std::cmp::Reverse(standing.attempts),
-                standing.since,
-                m.pod.name.clone(),
-            )
-        };
-        self.members.sort_by_cached_key(order);
+    /// Puts members into the order in which they are tried: important ones first, then those that were tried more
+    /// often, then those that have waited longer, then older ones.
+    pub(crate) fn sort(members: &mut [QueuedPod]) {
+        members.sort_by_key(|QueuedPod { pod, standing }| {
+            (Reverse(pod.priority()), Reverse(standing.attempts), standing.since, standing.sequence)
+        });
     }
 }
 

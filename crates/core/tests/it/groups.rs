@@ -229,6 +229,22 @@ fn a_rejected_gang_is_woken_by_room_and_not_by_the_clock() {
 }
 
 #[test]
+fn members_are_tried_again_in_the_order_in_which_they_arrived() {
+    let mut world = world();
+    world.set_node(node("n", 1000));
+    world.tell::<PodGroupObject>(&group("g", 2));
+    world.add_pod(member("z", "g", 1000));
+    world.add_pod(member("a", "g", 500));
+    run(&mut world);
+    assert!(bound(&mut world).is_empty());
+    // There is room for either of them.
+    world.tell::<PodGroupObject>(&group("g", 1));
+    world.wait(Duration::from_secs(30));
+    run(&mut world);
+    assert_eq!(bound(&mut world), ["z"]);
+}
+
+#[test]
 fn room_for_a_member_that_fits_already_wakes_a_gang_of_different_members() {
     let mut world = world();
     world.set_node(node("big", 3000));

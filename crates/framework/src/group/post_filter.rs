@@ -21,6 +21,8 @@ pub struct GroupPostFilterCycle<'a> {
     pub group: GroupView<'a>,
     /// The members without nodes.
     pub members: &'a [Arc<PodInfo>],
+    /// True if the PreFilter method of this plugin was called for a member in this attempt.
+    pub pre_filtered: bool,
     /// Dry runs, which show whether the group could be placed without certain other pods.
     pub what_if: &'a mut dyn GroupWhatIf,
 }

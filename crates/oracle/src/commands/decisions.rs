@@ -42,6 +42,9 @@ pub(crate) struct Arguments {
     /// Configure extenders that filter, score, bind and preempt
     #[arg(long)]
     extenders: bool,
+    /// Let pods form groups, instead of the other features; requires Kubernetes 1.37
+    #[arg(long, conflicts_with_all = ["batching", "volumes", "devices", "extenders"])]
+    groups: bool,
     /// Run a saved script instead of generated ones
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
@@ -72,10 +75,12 @@ fn parse_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
         let right = self.harbormaster.contender(self.right, false)?;
-        let scripts = Mutex::new(self.scripts()?.into_iter());
+        let scripts = self.scripts()?;
+        let has_groups = scripts.iter().any(|script| script.groups);
+        let scripts = Mutex::new(scripts.into_iter());
         let reports = Mutex::new(Vec::new());
         let work = || -> Result<()> {
-            let mut stage = Stage::start(self.kube.release)?;
+            let mut stage = Stage::start(self.kube.release, has_groups)?;
             loop {
                 let next = scripts.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(script) = next else { return Ok(()) };
@@ -105,6 +110,7 @@ impl Arguments {
             volumes: self.volumes,
             devices: self.devices,
             extenders: self.extenders,
+            groups: self.groups,
         };
         Ok(self.seeds.clone().map(|seed| Script::new(seed, size, options)).collect())
     }

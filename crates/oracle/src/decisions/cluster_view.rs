@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use super::claim_controller::{Cleanup, cleanup};
 use super::claims::Claims;
+use super::groups::{Groups, is_gated, is_member};
 use super::outcome::{Outcomes, PodOutcome};
-use super::paths::{everywhere, path};
+use super::paths::{POD_GROUP, everywhere, path};
 use super::resource_claims::{ResourceClaims, statuses};
 use crate::components::{ApiClient, Error};
 
@@ -36,7 +37,7 @@ struct State {
     pods: BTreeMap<String, Value>,
     /// Note of the last event, by reason and pod name.
     notes: BTreeMap<(String, String), EventNote>,
-    /// Names of all current and former pods, by UID.
+    /// Names of all current and former pods and groups, by UID.
     names: BTreeMap<String, String>,
     /// Pods that a scheduler has started to preempt.
     victims: BTreeSet<String>,
@@ -44,6 +45,7 @@ struct State {
     budgets: BTreeMap<String, Value>,
     claims: Claims,
     resource_claims: ResourceClaims,
+    groups: Groups,
     /// Resource versions, by path, of the objects that [`is_versioned`] accepts.
     versions: BTreeMap<String, u64>,
     last_change: Instant,
@@ -60,8 +62,13 @@ struct EventNote {
 }
 
 impl ClusterView {
-    /// Starts to watch a cluster without pods. `provisioners` create volumes.
-    pub(super) fn new(client: &ApiClient, provisioners: BTreeSet<String>) -> Result<Self, Error> {
+    /// Starts to watch a cluster without pods. `provisioners` create volumes. If `groups`, the server has groups of
+    /// pods.
+    pub(super) fn new(
+        client: &ApiClient,
+        provisioners: BTreeSet<String>,
+        groups: bool,
+    ) -> Result<Self, Error> {
         let state = State {
             pods: BTreeMap::new(),
             notes: BTreeMap::new(),
@@ -70,6 +77,7 @@ impl ClusterView {
             budgets: BTreeMap::new(),
             claims: Claims::new(provisioners),
             resource_claims: ResourceClaims::default(),
+            groups: Groups::default(),
             versions: BTreeMap::new(),
             last_change: Instant::now(),
         };
@@ -85,6 +93,9 @@ impl ClusterView {
         view.follow(client, &everywhere("ResourceClaim"), |state, kind, object| {
             state.resource_claims.change(kind == "DELETED", object);
         })?;
+        if groups {
+            view.follow(client, &everywhere(POD_GROUP), State::group)?;
+        }
         view.follow(client, &everywhere("Pod"), State::pod)?;
         view.follow(client, &everywhere("Event"), State::event)?;
         view.follow(client, &everywhere("PodDisruptionBudget"), State::budget)?;
@@ -139,8 +150,9 @@ impl ClusterView {
         let state = lock(&self.state);
         let unanswered = |(name, pod): (&String, &Value)| {
             let outcome = state.outcome(name, pod);
-            let is_gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
-                || state.resource_claims.is_incomplete(pod);
+            let is_gated = is_gated(pod)
+                || state.resource_claims.is_incomplete(pod)
+                || state.groups.holds_back(pod, state.pods.values());
             let is_answered = outcome.condition[0] == "False"
                 && outcome.condition[1] != "SchedulingGated"
                 && !outcome.condition[2].contains(EARLY)
@@ -178,6 +190,18 @@ impl ClusterView {
             let has_room = || node.is_string() && !state.pods.values().any(is_on_it);
             pod["spec"]["nodeName"].is_null()
                 && (has_room() || has_failed(pod) || state.claims.may_be_binding(pod))
+        })
+    }
+
+    /// Returns true if a group may be retried without another change, because members have been tried in vain.
+    pub(super) fn has_pending_group(&self) -> bool {
+        let state = lock(&self.state);
+        let is_tried = |pod: &Value| PodOutcome::new(pod, None).condition[1] != "SchedulingGated";
+        state.pods.values().any(|pod| {
+            is_member(pod)
+                && pod["spec"]["nodeName"].is_null()
+                && pod["status"]["conditions"].is_array()
+                && is_tried(pod)
         })
     }
 
@@ -260,6 +284,12 @@ impl State {
         }
     }
 
+    fn group(&mut self, kind: &str, group: Value) {
+        let text = |field: &str| group["metadata"][field].as_str().unwrap_or_default().to_owned();
+        self.names.insert(text("uid"), text("name"));
+        self.groups.change(kind == "DELETED", group);
+    }
+
     fn event(&mut self, kind: &str, event: Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let reason = text(&event["reason"]);
@@ -298,6 +328,7 @@ impl State {
             event_is_repeated,
             claims: self.claims.outcome(pod),
             resource_claims: statuses(pod),
+            group: self.groups.outcome(pod),
             ..PodOutcome::new(pod, event)
         }
     }
@@ -364,6 +395,7 @@ fn is_versioned(object: &Value) -> bool {
         "DeviceClass",
         "ResourceSlice",
         "ResourceClaim",
+        POD_GROUP,
     ];
     kinds.iter().any(|kind| object["kind"] == *kind)
 }

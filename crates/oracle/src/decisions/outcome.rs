@@ -37,6 +37,8 @@ pub struct PodOutcome {
     pub claims: String,
     /// The resource claims that the pod's status names.
     pub resource_claims: String,
+    /// The condition `PodGroupInitiallyScheduled` of the pod's group: status, reason and message.
+    pub group: String,
     /// `terminating`, or `gone` for a preempted pod that no longer exists.
     pub end: &'static str,
 }
@@ -64,6 +66,7 @@ impl PodOutcome {
             disruption: fields("DisruptionTarget").join(" ").trim().to_owned(),
             claims: String::new(),
             resource_claims: String::new(),
+            group: String::new(),
             end: if pod["metadata"]["deletionTimestamp"].is_null() { "" } else { "terminating" },
         }
     }
@@ -77,7 +80,7 @@ impl PodOutcome {
 
     /// Returns the fields with their names, for comparison.
     #[must_use]
-    pub fn fields(&self) -> [(&'static str, &str); 11] {
+    pub fn fields(&self) -> [(&'static str, &str); 12] {
         let [status, reason, message] = &self.condition;
         [
             ("node", &self.node),
@@ -90,6 +93,7 @@ impl PodOutcome {
             ("DisruptionTarget", &self.disruption),
             ("claims", &self.claims),
             ("resource claims", &self.resource_claims),
+            ("group", &self.group),
             ("end", self.end),
         ]
     }
@@ -128,6 +132,13 @@ impl Outcomes {
     #[must_use]
     pub fn preempted(&self) -> usize {
         self.pods.values().filter(|outcome| !outcome.preempted.is_empty()).count()
+    }
+
+    /// Number of members of groups that have been scheduled.
+    #[must_use]
+    pub fn in_scheduled_groups(&self) -> usize {
+        let is_scheduled = |outcome: &&PodOutcome| outcome.group.starts_with("True");
+        self.pods.values().filter(is_scheduled).count()
     }
 
     /// Number of pods with a node and bound claims.

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// Kind of the groups of pods, which an API server serves only if asked to.
+pub(super) const POD_GROUP: &str = "PodGroup";
+
 /// Namespaced kinds that scripts create, each as kind, group with version, and resource, in an order in which their
 /// objects can be deleted.
 const NAMESPACED: &[(&str, &str, &str)] = &[
@@ -16,6 +19,7 @@ const NAMESPACED: &[(&str, &str, &str)] = &[
     ("CSIStorageCapacity", "/apis/storage.k8s.io/v1", "csistoragecapacities"),
     ("ResourceClaim", "/apis/resource.k8s.io/v1", "resourceclaims"),
     ("ResourceClaimTemplate", "/apis/resource.k8s.io/v1", "resourceclaimtemplates"),
+    (POD_GROUP, "/apis/scheduling.k8s.io/v1beta1", "podgroups"),
 ];
 
 /// Cluster-scoped kinds that scripts create, in the same form.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::cluster_view::BUDGET_LABEL;
 use super::devices::{Change, Devices};
 use super::extenders::add_extenders;
+use super::group_plan::GroupPlan;
 use super::paths::{NODES, path};
 use super::script::{Script, Step, stop_waiting_for_others};
 use super::storage::{Isolation, Storage, hasty_profile};
@@ -33,6 +34,8 @@ pub struct Options {
     pub devices: bool,
     /// True if the configuration has extenders.
     pub extenders: bool,
+    /// True if pods form groups. Such scripts have none of the other features.
+    pub groups: bool,
 }
 
 /// A backoff that never expires during a script, in seconds.
@@ -45,6 +48,9 @@ impl Script {
     /// Generates the script for `seed`.
     #[must_use]
     pub fn new(seed: u64, size: Size, options: Options) -> Self {
+        if options.groups {
+            return GroupPlan::new(seed).script(seed, size);
+        }
         let mut script = Plan::new(seed, size, options).script(seed, size, options.batching);
         if options.extenders {
             add_extenders(&mut script);
@@ -154,6 +160,7 @@ impl Plan {
             awaits_backoff,
             preempts,
             devices,
+            groups: false,
             drivers,
             extenders,
             steps: self.steps,

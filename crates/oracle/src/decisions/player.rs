@@ -13,7 +13,7 @@ use super::claim_controller::{Cleanup, claim_for, without_finalizer};
 use super::cluster_view::{ClusterView, has_failed};
 use super::kubelet::running_status;
 use super::outcome::Outcomes;
-use super::paths::{collection, everywhere, kinds, path};
+use super::paths::{NODES, POD_GROUP, collection, everywhere, kinds, path};
 use super::script::{Script, Step, waits_for_others};
 use super::settle::settle;
 use crate::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
@@ -38,6 +38,17 @@ const CONTROLLERS: &[&str] = &[
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
     "ephemeral-volume-controller",
+];
+
+/// Feature gate for groups of pods.
+const GROUP_GATE: &str = "GenericWorkload=true";
+
+/// Flags with which the API server serves groups of pods. A controller that does not run here would remove the
+/// finalizers that PodGroupProtection adds.
+const GROUP_FLAGS: [&str; 3] = [
+    "--feature-gates=GenericWorkload=true",
+    "--runtime-config=scheduling.k8s.io/v1beta1=true",
+    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodGroupProtection",
 ];
 
 /// Time without any change after which a step is over if its result is visible.
@@ -74,17 +85,20 @@ pub struct Run {
 #[derive(Debug)]
 pub struct Stage {
     cluster: ControlPlane,
+    groups: bool,
     extenders: Extenders,
 }
 
 impl Stage {
     /// Starts the API server and the controllers for budgets and volumes, and creates priority classes and namespaces.
-    /// All schedulers on this stage belong to the release.
-    pub fn start(release: Release) -> Result<Self> {
+    /// All schedulers on this stage belong to the release. If `groups`, the API server serves groups of pods, which
+    /// exist from 1.37 on, and schedulers handle them.
+    pub fn start(release: Release, groups: bool) -> Result<Self> {
         let options = ControlPlaneOptions {
             release,
             controller_manager: true,
             controller_manager_flags: vec![format!("--controllers={}", CONTROLLERS.join(","))],
+            apiserver_flags: if groups { GROUP_FLAGS.map(str::to_owned).to_vec() } else { Vec::new() },
             ..ControlPlaneOptions::default()
         };
         let cluster = ControlPlane::start(&options)?;
@@ -103,19 +117,19 @@ impl Stage {
             }
         }
         let extenders = Extenders::start(cluster.client())?;
-        Ok(Self { cluster, extenders })
+        Ok(Self { cluster, groups, extenders })
     }
 
     /// Runs `script` with `contender` on an empty cluster.
     pub fn play(&mut self, script: &Script, contender: &Contender) -> Result<Run> {
         self.clear()?;
         let provisioners = script.drivers.iter().map(|driver| driver.name.clone()).collect();
-        let view = ClusterView::new(self.cluster.client(), provisioners)?;
+        let view = ClusterView::new(self.cluster.client(), provisioners, self.groups)?;
         let _provisioner = Provisioner::start(self.cluster.client(), script.drivers.clone());
         self.extenders.set_characters(&script.extenders);
         let options = StartOptions {
             config: script.config.to_string().replace(extenders::PLACEHOLDER, &self.extenders.url()),
-            feature_gates: vec![format!("OpportunisticBatching={}", script.batching)],
+            feature_gates: self.feature_gates(script),
             parity: true,
             metrics: true,
         };
@@ -159,9 +173,17 @@ impl Stage {
         Ok(Run { outcomes, extender_calls, refused, elapsed: start.elapsed() })
     }
 
+    fn feature_gates(&self, script: &Script) -> Vec<String> {
+        let mut gates = vec![format!("OpportunisticBatching={}", script.batching)];
+        if self.groups {
+            gates.push(GROUP_GATE.to_owned());
+        }
+        gates
+    }
+
     fn clear(&self) -> Result<()> {
         let client = self.cluster.client();
-        for kind in kinds() {
+        for kind in kinds().filter(|kind| self.groups || *kind != POD_GROUP) {
             // Controllers add events at any time, so the loop does not wait until there are none.
             while !remove_all(client, kind)? && kind != "Event" {
                 sleep(POLL);
@@ -219,6 +241,7 @@ impl Player<'_> {
                 self.attempt(true, |client| client.delete(path))?;
                 self.settle(QUIET_AFTER_WAKING)
             }
+            Step::Drain { node } => self.drain(node),
             Step::Probe => self.probe(),
             Step::Sweep { all } => {
                 let is_deleted =
@@ -247,6 +270,21 @@ impl Player<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Makes a node unschedulable, so that no pod takes the place of one that is deleted, and deletes its pods and the
+    /// node.
+    fn drain(&mut self, node: &str) -> Result<()> {
+        let path = format!("{NODES}/{node}");
+        let cordon = json!({"spec": {"unschedulable": true}});
+        self.attempt(false, |client| client.merge_patch(&path, &cordon))?;
+        self.settle(QUIET_AFTER_WAKING)?;
+        for pod in self.view.pods(|pod| pod["spec"]["nodeName"] == node) {
+            self.remove(&pod)?;
+        }
+        self.settle(QUIET_AFTER_WAKING)?;
+        self.attempt(true, |client| client.delete(&path))?;
+        self.settle(QUIET_AFTER_WAKING)
     }
 
     fn has_waiting(&self) -> bool {

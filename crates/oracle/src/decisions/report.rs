@@ -24,6 +24,8 @@ pub struct Report {
     pub pending: usize,
     /// Number of preempted pods.
     pub preempted: usize,
+    /// Number of members of groups that have been scheduled, after the step with the most such pods.
+    pub in_groups: usize,
     /// Number of pods with a node and bound claims.
     pub with_volumes: usize,
     /// Number of resource claims that had devices for pods, after the step with the most such claims.
@@ -71,12 +73,13 @@ impl fmt::Display for Report {
         let [left, right] = self.elapsed.map(|elapsed| elapsed.as_secs_f64());
         write!(
             f,
-            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} with volumes, {} claims with devices, {} extender calls, {} rejected requests, {left:.1} s + {right:.1} s: {}",
+            "seed {}: {} steps, {} pods, {} pending, {} preempted, {} in scheduled groups, {} with volumes, {} claims with devices, {} extender calls, {} rejected requests, {left:.1} s + {right:.1} s: {}",
             self.seed,
             self.steps,
             self.pods,
             self.pending,
             self.preempted,
+            self.in_groups,
             self.with_volumes,
             self.with_devices,
             self.extender_calls,

@@ -25,6 +25,9 @@ pub struct Script {
     /// True if pods have resource claims. A pod whose attempt ends with an error is then deleted after the step.
     #[serde(default)]
     pub devices: bool,
+    /// True if pods form groups.
+    #[serde(default)]
+    pub groups: bool,
     /// Drivers that create volumes.
     #[serde(default)]
     pub drivers: Vec<Driver>,
@@ -60,6 +63,11 @@ pub enum Step {
     Delete {
         /// Path on the API server.
         path: String,
+    },
+    /// Deletes a node and, before it, the pods on it.
+    Drain {
+        /// Name of the node.
+        node: String,
     },
     /// Creates an unschedulable pod, waits until it is tried once, and deletes it.
     Probe,
@@ -115,7 +123,7 @@ impl Step {
             Self::Create { objects } => !objects
                 .iter()
                 .all(|object| crate::generate::is_pending(object) && !uses_existing_claims(object)),
-            Self::Patch { .. } | Self::Delete { .. } => true,
+            Self::Patch { .. } | Self::Delete { .. } | Self::Drain { .. } => true,
             Self::Restart { .. } | Self::Probe | Self::Sweep { .. } | Self::Reap => false,
         }
     }
@@ -154,6 +162,7 @@ impl Step {
             Self::Create { objects } => format!("create {}", names(objects)),
             Self::Patch { path, patch } => format!("patch {path} {patch}"),
             Self::Delete { path } => format!("delete {path}"),
+            Self::Drain { node } => format!("drain and delete {node}"),
             Self::Probe => "probe".to_owned(),
             Self::Sweep { all: true } => "delete the pods without a node".to_owned(),
             Self::Sweep { all: false } => "delete the pods that wait for others".to_owned(),

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 
 use super::POLL;
 use super::cluster_view::ClusterView;
+use super::groups::LONGEST_BACKOFF;
 use crate::scheduler::Scheduler;
 
 /// Time limit for a step, longer than any step takes.
@@ -27,8 +28,9 @@ const RETRIED: Duration = Duration::from_millis(2500);
 ///    has an event; the status of every budget is up to date; and the chosen volumes are bound,
 /// 2. no pod or event has changed for `quiet`, or, if a pod may soon be retried or bound, for longer than a short
 ///    backoff, and
-/// 3. if the scheduler serves metrics, no pod is queued except for `failed` pods, and no attempt was made between two
-///    reads. `failed` counts pods whose attempt ended with an error, if such pods stay queued.
+/// 3. if a group of pods is pending, nothing has changed for longer than its backoff; otherwise, if the scheduler
+///    serves metrics, no pod is queued except for `failed` pods, and no attempt was made between two reads. `failed`
+///    counts pods whose attempt ended with an error, if such pods stay queued.
 pub(super) fn settle(
     view: &ClusterView,
     scheduler: &mut Scheduler,
@@ -55,6 +57,9 @@ pub(super) fn settle(
 }
 
 fn is_settled(view: &ClusterView, scheduler: &Scheduler, quiet: Duration, failed: usize) -> Result<bool> {
+    if view.has_pending_group() {
+        return Ok(view.quiet_for() >= quiet.max(LONGEST_BACKOFF) && view.unfinished().is_none());
+    }
     let enough = if view.may_be_retried_soon() { quiet.max(RETRIED) } else { quiet };
     Ok(view.quiet_for() >= enough
         && view.unfinished().is_none()

@@ -9,7 +9,7 @@ const SIZE: Size = Size { nodes: 10, pods: 40, changes: 8 };
 
 #[test]
 fn the_real_scheduler_decides_the_same_way_twice() {
-    let mut stage = Stage::start(MAIN).unwrap();
+    let mut stage = Stage::start(MAIN, false).unwrap();
     let script = Script::new(2, SIZE, Options::default());
     let contender = Contender::KubeScheduler;
     let report = compare_on(&mut stage, &script, [&contender, &contender], TRIES).unwrap();
@@ -19,7 +19,7 @@ fn the_real_scheduler_decides_the_same_way_twice() {
 
 #[test]
 fn the_real_scheduler_preempts_the_same_way_twice() {
-    let mut stage = Stage::start(MAIN).unwrap();
+    let mut stage = Stage::start(MAIN, false).unwrap();
     let script = Script::new(5, Size { nodes: 10, pods: 30, changes: 2 }, Options::default());
     let contender = Contender::KubeScheduler;
     let report = compare_on(&mut stage, &script, [&contender, &contender], TRIES).unwrap();
@@ -29,7 +29,7 @@ fn the_real_scheduler_preempts_the_same_way_twice() {
 
 #[test]
 fn a_scheduler_with_another_configuration_decides_differently() {
-    let mut stage = Stage::start(MAIN).unwrap();
+    let mut stage = Stage::start(MAIN, false).unwrap();
     let script = Script::new(2, SIZE, Options::default());
     let mut packing = script.clone();
     let strategy = serde_json::json!({"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]});

@@ -4,7 +4,7 @@ use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, TRIES
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
-use crate::releases::DECISIONS;
+use crate::releases::{DECISIONS, GROUPS};
 
 /// Enough pods for some of them to be preempted.
 const SMALL: Size = Size { nodes: 10, pods: 30, changes: 2 };
@@ -13,12 +13,13 @@ fn compare(seed: u64, size: Size, covers: fn(&Report) -> bool) {
     compare_with(seed, size, Options::default(), covers);
 }
 
-/// Compares the outcomes for every release. `covers` returns true if the script covers what the test is about.
+/// Compares the outcomes for every release that has the script's features. `covers` returns true if the script covers
+/// what the test is about.
 fn compare_with(seed: u64, size: Size, options: Options, covers: fn(&Report) -> bool) {
     let right = Contender::Harbormaster(harbormaster_binary(false).expect("cargo builds harbormaster"));
     let script = Script::new(seed, size, options);
-    for &release in DECISIONS {
-        let mut stage = Stage::start(release).expect("the API server starts");
+    for &release in if options.groups { GROUPS } else { DECISIONS } {
+        let mut stage = Stage::start(release, options.groups).expect("the API server starts");
         let report = compare_on(&mut stage, &script, [&Contender::KubeScheduler, &right], TRIES)
             .expect("both schedulers run");
         assert!(report.finding.is_none() && covers(&report), "{release}: {report}");
@@ -55,6 +56,13 @@ fn pods_with_resource_claims_get_the_same_nodes_and_devices() {
         let size = Size { nodes: 8, pods: 20, changes: 3 };
         compare_with(seed, size, options, |report| report.with_devices > 3);
     }
+}
+
+#[test]
+fn groups_have_the_same_outcomes() {
+    let size = Size { nodes: 6, pods: 0, changes: 2 };
+    let options = Options { groups: true, ..Options::default() };
+    compare_with(5, size, options, |report| report.in_groups > 0 && report.preempted > 0);
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub(crate) const MAIN: Release = Release::V1_36;
 
 pub(crate) const CEL: &[Release] = &[Release::V1_36];
 pub(crate) const DECISIONS: &[Release] = &[Release::V1_36];
+pub(crate) const GROUPS: &[Release] = &[Release::V1_37];
 pub(crate) const HINTS: &[Release] = &[Release::V1_36];
 pub(crate) const PREEMPTIONS: &[Release] = &[Release::V1_36];
 pub(crate) const VERDICTS: &[Release] = &[Release::V1_36];

@@ -13,6 +13,11 @@ use super::{bound, group, group_conditions, member, run};
 use crate::world::{World, node, pod, with_priority};
 
 fn world() -> World {
+    world_of(&["DefaultPreemption"])
+}
+
+/// A world with these plugins at PodGroupPostFilter. DynamicResources is at PreFilter, too.
+fn world_of(post_filters: &[&'static str]) -> World {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     World::with(EngineConfig::new(vec![profile_for(
@@ -21,9 +26,9 @@ fn world() -> World {
         &[
             ("PreEnqueue", &["GangScheduling", "DefaultPreemption"]),
             ("QueueSort", &["PrioritySort"]),
-            ("PreFilter", &["NodeResourcesFit"]),
+            ("PreFilter", &["NodeResourcesFit", "DynamicResources"]),
             ("Filter", &["NodeResourcesFit"]),
-            ("PodGroupPostFilter", &["DefaultPreemption"]),
+            ("PodGroupPostFilter", post_filters),
             ("Permit", &["GangScheduling"]),
             ("Bind", &["DefaultBinder"]),
         ],
@@ -129,6 +134,23 @@ fn a_gang_that_would_not_fit_even_then_evicts_nothing() {
 }
 
 #[test]
+fn members_have_the_same_order_with_and_without_the_victims() {
+    let mut world = world();
+    world.set_node(node("n", 2500));
+    world.add_bound_pod(pod("low", 1500), "n");
+    world.tell::<PodGroupObject>(&important("g", 3));
+    for (at, milli_cpu) in [2000, 500, 500, 500, 500].into_iter().enumerate() {
+        world.add_pod(with_priority(member(&format!("g-{at}"), "g", milli_cpu), 10));
+    }
+    run(&mut world);
+    // The first member leaves room for one more. Four others would have room if the first came last.
+    assert!(evicted(&mut world).is_empty());
+    let why = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, \
+               pod group preemption: minCount (3) cannot be satisfied: 2 scheduled, 0 remaining";
+    assert_eq!(group_conditions(&mut world), [format!("g False Unschedulable: {why}")]);
+}
+
+#[test]
 fn without_pods_of_lower_priority_there_is_nothing_to_evict() {
     let mut world = world();
     world.set_node(node("n", 1000));
@@ -138,6 +160,30 @@ fn without_pods_of_lower_priority_there_is_nothing_to_evict() {
     let why = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, \
                pod group preemption: No preemption victims found for incoming preemptor";
     assert_eq!(group_conditions(&mut world), [format!("g False Unschedulable: {why}")]);
+}
+
+#[test]
+fn the_text_about_resource_claims_comes_first_if_preemption_has_no_final_answer() {
+    let mut world = world_of(&["DynamicResources", "DefaultPreemption"]);
+    world.set_node(node("n", 1000));
+    world.add_bound_pod(pod("low", 1000), "n");
+    add_important(&mut world, 2);
+    run(&mut world);
+    let why = "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining, \
+               deallocation and deletion of ResourceClaims completed, \
+               pod group preemption: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining";
+    assert_eq!(group_conditions(&mut world), [format!("g False Unschedulable: {why}")]);
+}
+
+#[test]
+fn a_larger_minimum_than_there_are_members_is_an_error_before_any_member_is_tried() {
+    let mut world = world_of(&["DynamicResources", "DefaultPreemption"]);
+    world.set_node(node("n", 1000));
+    add_important(&mut world, 1);
+    world.tell::<PodGroupObject>(&important("g", 3));
+    run(&mut world);
+    let why = "error in \"DynamicResources\" PodGroupPostFilter plugins: not found";
+    assert_eq!(group_conditions(&mut world), [format!("g False SchedulerError: {why}")]);
 }
 
 #[test]
