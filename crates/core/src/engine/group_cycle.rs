@@ -1,5 +1,5 @@
-//! The scheduling cycle of a group: its members get nodes one after the other, each seeing those before it. If enough of
-//! them have nodes, they are bound; otherwise everything is undone, last in first out.
+//! The scheduling cycle of a group: its members get nodes one after the other, each seeing those before it. If enough
+//! of them have nodes, they are bound; otherwise everything is undone, last in first out.
 //!
 //! A group holds no node between two cycles, so two groups never wait for each other.
 
@@ -229,8 +229,8 @@ impl Engine {
         self.finder.profile(group.standing.profile).grouping()
     }
 
-    /// Runs Permit for all members that have nodes. Members that a plugin rejects give up their nodes. If too few remain,
-    /// no member is bound.
+    /// Runs Permit for all members that have nodes. Members that a plugin rejects give up their nodes. If too few
+    /// remain, no member is bound.
     fn permit_members(
         &mut self,
         group: &QueuedGroup,
@@ -363,9 +363,9 @@ impl Engine {
         self.reporter.failed(&latest, reason_and_message, nomination, now);
     }
 
-    /// Returns the plugins whose events may help a group that was rejected: the plugin that defines the group, and those
-    /// that rejected members. If the other members have different specs, they may have nodes that a rejected member needs,
-    /// so any event that could give them other nodes may help.
+    /// Returns the plugins whose events may help a group that was rejected: the plugin that defines the group, and
+    /// those that rejected members. If the other members have different specs, they may have nodes that a rejected
+    /// member needs, so any event that could give them other nodes may help.
     fn rejectors_of(&self, group: &QueuedGroup, trial: &Trial) -> Vec<&'static str> {
         let profile = self.finder.profile(group.standing.profile);
         let mut rejectors: Vec<&'static str> =

@@ -71,7 +71,8 @@ impl Engine {
         }
         let mut reasons: Vec<String> = Vec::new();
         for plugin in profile.at(ExtensionPoint::PodGroupPostFilter) {
-            let pre_filtered = tried.was_pre_filtered(&profile, *plugin);
+            // kube-scheduler lets a plugin fail if no member has reached its PreFilter.
+            let pre_filtered = !self.finder.is_in_parity() || tried.was_pre_filtered(&profile, *plugin);
             let plugin = profile.plugin(*plugin);
             let status = |answer: &Result<GroupPostFiltered, PointError>| match answer {
                 Ok(GroupPostFiltered::Nominate { .. }) => Status::Success,

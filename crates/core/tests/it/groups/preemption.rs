@@ -18,9 +18,13 @@ fn world() -> World {
 
 /// A world with these plugins at PodGroupPostFilter. DynamicResources is at PreFilter, too.
 fn world_of(post_filters: &[&'static str]) -> World {
+    World::with(config_of(post_filters))
+}
+
+fn config_of(post_filters: &[&'static str]) -> EngineConfig {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
-    World::with(EngineConfig::new(vec![profile_for(
+    EngineConfig::new(vec![profile_for(
         Features::of(Release::V1_37),
         &registry,
         &[
@@ -33,7 +37,7 @@ fn world_of(post_filters: &[&'static str]) -> World {
             ("Bind", &["DefaultBinder"]),
         ],
         &[],
-    )]))
+    )])
 }
 
 fn important(name: &str, min_count: u32) -> Value {
@@ -176,14 +180,19 @@ fn the_text_about_resource_claims_comes_first_if_preemption_has_no_final_answer(
 }
 
 #[test]
-fn a_larger_minimum_than_there_are_members_is_an_error_before_any_member_is_tried() {
-    let mut world = world_of(&["DynamicResources", "DefaultPreemption"]);
-    world.set_node(node("n", 1000));
-    add_important(&mut world, 1);
-    world.tell::<PodGroupObject>(&important("g", 3));
-    run(&mut world);
-    let why = "error in \"DynamicResources\" PodGroupPostFilter plugins: not found";
-    assert_eq!(group_conditions(&mut world), [format!("g False SchedulerError: {why}")]);
+fn a_larger_minimum_than_there_are_members_is_an_error_only_in_parity() {
+    let too_few = "pod group is unschedulable, minCount (3) cannot be satisfied: 0 scheduled, 1 remaining, \
+                   pod group preemption: No preemption victims found for incoming preemptor";
+    let error = "error in \"DynamicResources\" PodGroupPostFilter plugins: not found";
+    for (parity, reason, why) in [(false, "Unschedulable", too_few), (true, "SchedulerError", error)] {
+        let config = config_of(&["DynamicResources", "DefaultPreemption"]);
+        let mut world = World::with(EngineConfig { parity, ..config });
+        world.set_node(node("n", 1000));
+        add_important(&mut world, 1);
+        world.tell::<PodGroupObject>(&important("g", 3));
+        run(&mut world);
+        assert_eq!(group_conditions(&mut world), [format!("g False {reason}: {why}")]);
+    }
 }
 
 #[test]
