@@ -56,6 +56,12 @@ fn the_placement_of_the_examples_is_shown_as_json() {
 }
 
 #[test]
+fn a_gang_that_fits_is_placed_and_one_that_does_not_waits_whole() {
+    let gates = ["--emulated-version", "1.37", "--feature-gates", "GenericWorkload=true"];
+    assert_golden("gangs.txt", &[&["simulate", "-f", "examples/gangs"], &gates[..]].concat());
+}
+
+#[test]
 fn pods_are_evaluated_independently_on_request() {
     assert_golden("independent.txt", &["simulate", "-f", "examples/", "--independent"]);
 }
