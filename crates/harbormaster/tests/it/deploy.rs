@@ -416,6 +416,9 @@ fn the_kustomize_deployment_can_schedule_every_kind_of_pod_with_its_permissions(
         "patch resourceclaims/binding",
         // This server is Kubernetes 1.36, whose scheduler does not watch them.
         "watch devicetaintrules",
+        // Nor pod groups, which need 1.37 and a feature gate.
+        "watch podgroups",
+        "patch podgroups/status",
         // Repeated events form a series.
         "update events",
         "patch events",
