@@ -59,6 +59,7 @@ fn pods_with_resource_claims_get_the_same_nodes_and_devices() {
 }
 
 #[test]
+#[ignore = "builds Kubernetes 1.37"]
 fn groups_have_the_same_outcomes() {
     let size = Size { nodes: 6, pods: 0, changes: 2 };
     let options = Options { groups: true, ..Options::default() };
