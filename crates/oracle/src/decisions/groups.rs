@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_group_is_tried_once_it_exists_and_has_enough_members_without_gates() {
         let mut groups = Groups::default();
-        let mut pods = vec![member(), member()];
+        let mut pods = [member(), member()];
         assert!(groups.holds_back(&pods[0], pods.iter()));
         groups.change(false, group(3, "False"));
         assert!(groups.holds_back(&pods[0], pods.iter()));
@@ -155,7 +155,7 @@ mod tests {
     fn a_group_is_not_tried_while_its_victims_terminate() {
         let mut groups = Groups::default();
         groups.change(false, group(1, "False"));
-        let mut pods = vec![member(), json!({"kind": "Pod", "metadata": {"deletionTimestamp": "now"}})];
+        let mut pods = [member(), json!({"kind": "Pod", "metadata": {"deletionTimestamp": "now"}})];
         assert!(!groups.holds_back(&pods[0], pods.iter()));
         pods[0]["status"]["nominatedNodeName"] = "n".into();
         assert!(groups.holds_back(&pods[0], pods.iter()));
