@@ -39,7 +39,8 @@ pub struct PluginSet {
 }
 
 impl PluginSet {
-    fn is_empty(&self) -> bool {
+    /// Returns true if no plugin is enabled or disabled.
+    pub(crate) fn is_empty(&self) -> bool {
         self.enabled.is_empty() && self.disabled.is_empty()
     }
 
@@ -85,10 +86,7 @@ impl PluginSet {
 
 /// Defines the plugin lists of a profile from a table of lists and their extension points.
 macro_rules! plugin_lists {
-    (
-        pods: { $($list:ident: $point:ident,)* }
-        groups: { $($(#[$attribute:meta])* $group_list:ident: $group_point:ident,)* }
-    ) => {
+    (pods: { $($list:ident: $point:ident,)* } groups: { $($group_list:ident: $group_point:ident,)* }) => {
         /// `Plugins`: the plugins of a profile by extension point.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "camelCase", default)]
@@ -97,7 +95,7 @@ macro_rules! plugin_lists {
             $(pub $list: PluginSet,)*
             /// Plugins to enable or disable at every extension point that they implement.
             pub multi_point: PluginSet,
-            $($(#[$attribute])* pub $group_list: PluginSet,)*
+            $(pub $group_list: PluginSet,)*
         }
 
         impl Plugins {
@@ -135,8 +133,6 @@ plugin_lists! {
         post_bind: PostBind,
     }
     groups: {
-        // Kubernetes 1.36 does not have this point.
-        #[serde(skip_serializing_if = "PluginSet::is_empty")]
         pod_group_post_filter: PodGroupPostFilter,
         placement_generate: PlacementGenerate,
         placement_score: PlacementScore,

@@ -50,7 +50,10 @@ fn value(from: &impl Serialize) -> Value {
 
 fn profile_value(profile: &Profile) -> Value {
     let mut plugins = Map::new();
-    for point in ExtensionPoint::ALL {
+    // Kubernetes 1.36 does not have this point.
+    let is_left_out =
+        |point| point == ExtensionPoint::PodGroupPostFilter && profile.plugins.at(point).is_empty();
+    for point in ExtensionPoint::ALL.into_iter().filter(|point| !is_left_out(*point)) {
         plugins.insert(point.field().to_owned(), value(profile.plugins.at(point)));
     }
     plugins.insert("multiPoint".to_owned(), value(&profile.plugins.multi_point));
