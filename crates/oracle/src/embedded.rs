@@ -5,7 +5,8 @@ use std::ops::Deref;
 
 use anyhow::Result;
 use harbormaster_api::Release;
-use harbormaster_apiserver::{ApiServer, Certificate, Options, Running, kubeconfig_yaml};
+pub use harbormaster_apiserver::Options;
+use harbormaster_apiserver::{ApiServer, Certificate, Running, kubeconfig_yaml};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 

@@ -15,6 +15,7 @@ mod e2e_events;
 mod e2e_extender;
 mod e2e_faults;
 mod e2e_flags;
+mod e2e_groups;
 mod e2e_metrics;
 mod e2e_outages;
 mod e2e_preemption;
