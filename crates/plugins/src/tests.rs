@@ -123,7 +123,8 @@ fn normalized_scores_are_within_bounds_in_random_clusters() {
 #[test]
 fn every_plugin_is_registered_at_the_points_of_kube_scheduler() {
     use ExtensionPoint::{
-        Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+        Bind, Filter, Permit, PodGroupPostFilter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore,
+        QueueSort, Reserve, Score,
     };
     let registry = registry();
     for (plugin, points) in [
@@ -141,16 +142,20 @@ fn every_plugin_is_registered_at_the_points_of_kube_scheduler() {
         ("VolumeZone", vec![PreFilter, Filter]),
         ("PodTopologySpread", vec![PreFilter, Filter, PreScore, Score]),
         ("InterPodAffinity", vec![PreFilter, Filter, PreScore, Score]),
-        ("DynamicResources", vec![PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind]),
-        ("DefaultPreemption", vec![PreEnqueue, PostFilter]),
+        (
+            "DynamicResources",
+            vec![PreEnqueue, PreFilter, Filter, PostFilter, PodGroupPostFilter, Score, Reserve, PreBind],
+        ),
+        ("DefaultPreemption", vec![PreEnqueue, PostFilter, PodGroupPostFilter]),
         ("NodeResourcesBalancedAllocation", vec![PreScore, Score]),
         ("ImageLocality", vec![Score]),
         ("DefaultBinder", vec![Bind]),
         ("NodeDeclaredFeatures", vec![PreFilter, Filter]),
+        ("GangScheduling", vec![PreEnqueue, Permit]),
     ] {
         assert_eq!(registry.points(plugin), Some(points.into_iter().collect()), "{plugin}");
     }
-    assert_eq!(registry.names().count(), 20);
+    assert_eq!(registry.names().count(), 21);
 }
 
 /// The row-scoped filters and scorers, with the order and weights of the default profile.

@@ -32,9 +32,11 @@ fn the_object_says_how_many_members_are_needed_and_how_important_they_are() {
     let gang = described(Some(3));
     assert_eq!((gang.policy, gang.priority), (GroupPolicy::Gang { min_count: 3 }, Some(7)));
     assert_eq!(described(None).policy, GroupPolicy::Basic);
-    let plain = custom::<PodGroupObject>(&json!({"metadata": {"name": "g"}, "spec": {}}));
+    let plain =
+        custom::<PodGroupObject>(&json!({"metadata": {"name": "g", "namespace": "default"}, "spec": {}}));
     assert_eq!(plain.spec.priority, Some(0));
-    let all = json!({"metadata": {"name": "g"}, "spec": {"disruptionMode": {"all": {}}}});
+    let mut all = group(None);
+    all["spec"]["disruptionMode"] = json!({"all": {}});
     assert_eq!(custom::<PodGroupObject>(&all).spec.disruption, Disruption::All);
 }
 
