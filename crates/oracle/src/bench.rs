@@ -54,7 +54,7 @@ pub fn run(
     let sized: Vec<_> =
         options.workloads.iter().map(|workload| (*workload, options.sizing.of(workload))).collect();
     for (workload, size) in &sized {
-        workload.check(*size)?;
+        workload.check(*size, options.release)?;
     }
     let mut comparisons = Vec::new();
     for (workload, size) in sized {

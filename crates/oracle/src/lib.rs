@@ -37,6 +37,7 @@ pub mod decisions;
 pub mod embedded;
 pub mod extenders;
 pub mod generate;
+mod groups;
 pub mod harbormaster;
 pub mod hints;
 pub mod preemptions;

@@ -35,7 +35,7 @@ impl Creator<'_> {
         for namespace in self.workload.namespaces(self.size) {
             self.client.post("/api/v1/namespaces", &namespace).context("creating a namespace")?;
         }
-        for (collection, object) in self.workload.fixtures() {
+        for (collection, object) in self.workload.fixtures(self.size) {
             self.client.post(&collection, &object).context("creating a fixture")?;
         }
         self.create(self.size.nodes, |index| {

@@ -13,8 +13,8 @@ use super::watcher::Watcher;
 use super::workload::{Size, Workload};
 use super::{Options, configuration};
 use crate::components::{ControlPlane, ControlPlaneOptions};
-use crate::process;
 use crate::scheduler::{Contender, Scheduler, StartOptions};
+use crate::{groups, process};
 
 /// Longest time from the start to the first binding, and between two bindings. A slower run fails.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -75,7 +75,12 @@ pub(super) fn measure(
     let binds_volumes = workload.has_waiting_claims();
     let volumes = binds_volumes.then(|| VolumeController::start(&client, options.threads)).transpose()?;
 
-    let start_options = StartOptions { config: configuration().to_string(), ..StartOptions::default() };
+    let gates = workload.has_groups().then(|| groups::GATE.to_owned());
+    let start_options = StartOptions {
+        config: configuration().to_string(),
+        feature_gates: gates.into_iter().collect(),
+        ..StartOptions::default()
+    };
     let start = Instant::now();
     let mut scheduler = Scheduler::start(contender, &cluster, &start_options)?;
     let warm_up = creator.warm_up();
@@ -133,8 +138,10 @@ fn control_plane_options(options: &Options, workload: &Workload) -> ControlPlane
         "--kube-api-qps=5000",
         "--kube-api-burst=5000",
     ];
+    let apiserver_flags: &[&str] = if workload.has_groups() { &groups::APISERVER_FLAGS } else { &[] };
     ControlPlaneOptions {
         release: options.release,
+        apiserver_flags: apiserver_flags.iter().copied().map(str::to_owned).collect(),
         controller_manager: workload.has_device_claims(),
         controller_manager_flags: flags.map(str::to_owned).to_vec(),
         ..ControlPlaneOptions::default()

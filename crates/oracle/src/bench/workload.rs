@@ -1,14 +1,17 @@
 //! Workloads of the benchmark, modelled on those of Kubernetes' `scheduler_perf`.
 
 mod devices;
+mod groups;
 mod pods;
 mod volumes;
 
 use anyhow::{Result, ensure};
+use harbormaster_api::Release;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use devices::{Devices, Request};
+use groups::{Groups, Policy};
 use volumes::{Source, Volumes};
 
 /// A collection and an object in it.
@@ -42,6 +45,7 @@ pub struct Workload {
     measured_pod: fn(usize) -> Value,
     volumes: Volumes,
     devices: Option<Devices>,
+    groups: Option<Groups>,
     /// Objects that must exist before the first pod, each with its collection.
     fixtures: fn() -> Vec<(&'static str, Value)>,
     /// A pod that is created at regular intervals during the measurement.
@@ -112,6 +116,7 @@ const BASE: Workload = Workload {
     measured_pod: |_| pods::plain(),
     volumes: Volumes::None,
     devices: None,
+    groups: None,
     fixtures: Vec::new,
     churn_pod: None,
     is_steady: false,
@@ -126,8 +131,23 @@ const CLAIMING: Workload = Workload {
     ..BASE
 };
 
+/// Plain pods in gangs of three.
+const GANGS: Workload = Workload {
+    name: "GangScheduling",
+    size: Size { nodes: 5000, init_pods: 0, pods: 3000 },
+    groups: Some(Groups { members: 3, policy: Policy::Gang }),
+    ..BASE
+};
+
+const GANGS_OF_64: Workload = Workload {
+    name: "GangsOf64",
+    size: Size { nodes: 5000, init_pods: 0, pods: 3200 },
+    groups: Some(Groups { members: 64, policy: Policy::Gang }),
+    ..GANGS
+};
+
 /// All workloads.
-pub static WORKLOADS: [Workload; 19] = [
+pub static WORKLOADS: [Workload; 25] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",
@@ -247,6 +267,21 @@ pub static WORKLOADS: [Workload; 19] = [
         devices: Some(Devices { request: Request::Tolerating, claims_per_pod: 1 }),
         ..CLAIMING
     },
+    Workload { name: "BasicScheduling", groups: Some(Groups { members: 3, policy: Policy::Basic }), ..GANGS },
+    GANGS,
+    Workload {
+        name: "GangsOf8",
+        size: Size { nodes: 5000, init_pods: 0, pods: 3200 },
+        groups: Some(Groups { members: 8, policy: Policy::Gang }),
+        ..GANGS
+    },
+    GANGS_OF_64,
+    Workload {
+        name: "GangsOf64OnHalfFullNodes",
+        size: Size { nodes: 500, init_pods: 10_000, pods: 3200 },
+        ..GANGS_OF_64
+    },
+    Workload { name: "GangsOf1000", groups: Some(Groups { members: 1000, policy: Policy::Gang }), ..GANGS },
 ];
 
 impl Workload {
@@ -256,10 +291,21 @@ impl Workload {
         WORKLOADS.iter().find(|workload| workload.name == name)
     }
 
-    /// Fails if a pod would not fit: it would never be bound, and the run would fail only after a long wait.
-    pub(super) fn check(&self, size: Size) -> Result<()> {
+    /// Returns true if Kubernetes of this release has all that the workload needs.
+    #[must_use]
+    pub fn exists_in(&self, release: Release) -> bool {
+        !self.has_groups() || release >= Release::V1_37
+    }
+
+    /// Fails if the release lacks something, or if a pod would not fit: it would never be bound, and the run would fail
+    /// only after a long wait.
+    pub(super) fn check(&self, size: Size, release: Release) -> Result<()> {
         let Size { nodes, init_pods, pods } = size;
         let name = self.name;
+        ensure!(
+            self.exists_in(release),
+            "{name}: Kubernetes {release} has no groups of pods; use --kube 1.37"
+        );
         let most = nodes * self.capacity.init_pods;
         ensure!(init_pods <= most, "{name}: {nodes} nodes have room for {most} init pods, not {init_pods}");
         let most = nodes * self.capacity.pods;
@@ -281,9 +327,15 @@ impl Workload {
     }
 
     /// Returns the other objects that must exist before the first pod, each with its collection.
-    pub(super) fn fixtures(&self) -> Vec<Creation> {
+    pub(super) fn fixtures(&self, size: Size) -> Vec<Creation> {
         let own = (self.fixtures)().into_iter().map(|(collection, object)| (collection.to_owned(), object));
-        own.chain(self.devices.iter().flat_map(Devices::fixtures)).collect()
+        let groups = self.groups.into_iter().flat_map(|groups| groups.of(size.pods));
+        own.chain(self.devices.iter().flat_map(Devices::fixtures)).chain(groups).collect()
+    }
+
+    /// Returns true if the measured pods are in groups.
+    pub(super) fn has_groups(&self) -> bool {
+        self.groups.is_some()
     }
 
     /// Returns true if claims wait for their pods and must therefore be bound by a volume controller.
@@ -366,22 +418,27 @@ impl Workload {
         if let Some(devices) = &self.devices {
             devices.claim_for(&mut pod);
         }
+        if let Some(groups) = self.groups {
+            groups.join(index, &mut pod);
+        }
         (pod, storage)
     }
 }
 
 impl SizeOverrides {
-    /// Returns the size of `workload` with these overrides.
+    /// Returns the size of `workload` with these overrides. The number of pods is rounded up to whole groups, because an
+    /// incomplete gang is never bound.
     #[must_use]
     pub fn of(&self, workload: &Workload) -> Size {
         let scaled = |count: usize| (count as f64 * self.scale).ceil() as usize;
         let Size { nodes, init_pods, pods } = workload.size;
-        Size {
-            // A rate needs two bindings, and two pods may need two nodes.
-            nodes: self.nodes.unwrap_or(scaled(nodes).max(2)).max(1),
-            init_pods: self.init_pods.unwrap_or(scaled(init_pods)),
-            pods: self.pods.unwrap_or(scaled(pods)).max(2),
-        }
+        let members = workload.groups.map_or(1, |groups| groups.members);
+        let init_pods = self.init_pods.unwrap_or(scaled(init_pods));
+        // A rate needs two bindings, and two pods may need two nodes.
+        let pods = self.pods.unwrap_or(scaled(pods)).max(2).next_multiple_of(members);
+        let needed = (init_pods + pods).div_ceil(workload.capacity.pods);
+        let default = scaled(nodes).max(2).max(if members > 1 { needed } else { 0 });
+        Size { nodes: self.nodes.unwrap_or(default).max(1), init_pods, pods }
     }
 }
 

@@ -9,7 +9,7 @@ use harbormaster_oracle::bench::{Options, PLAIN, SizeOverrides, WORKLOADS, Workl
 use super::{ContenderName, HarbormasterArguments, KubeArguments};
 use crate::Format;
 
-/// Name that selects every workload.
+/// Name that selects every workload of the release.
 const ALL: &str = "all";
 
 #[derive(Debug, clap::Args)]
@@ -101,7 +101,10 @@ impl Arguments {
     fn workloads(&self) -> Vec<&'static Workload> {
         let is_selected = |workload: &&'static Workload| {
             let mut names = self.workloads.iter();
-            names.any(|name| name.eq_ignore_ascii_case(workload.name) || name.eq_ignore_ascii_case(ALL))
+            let exists = workload.exists_in(self.kube.release);
+            names.any(|name| {
+                name.eq_ignore_ascii_case(workload.name) || exists && name.eq_ignore_ascii_case(ALL)
+            })
         };
         WORKLOADS.iter().filter(is_selected).collect()
     }

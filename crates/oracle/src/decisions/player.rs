@@ -19,6 +19,7 @@ use super::settle::settle;
 use crate::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
 use crate::extenders::{self, ExtenderCall, Extenders};
 use crate::generate::{namespaces, priority_class_name};
+use crate::groups;
 use crate::provisioner::Provisioner;
 use crate::scheduler::{Contender, Scheduler, StartOptions};
 
@@ -38,17 +39,6 @@ const CONTROLLERS: &[&str] = &[
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
     "ephemeral-volume-controller",
-];
-
-/// Feature gate for groups of pods.
-const GROUP_GATE: &str = "GenericWorkload=true";
-
-/// Flags with which the API server serves groups of pods. A controller that does not run here would remove the
-/// finalizers that PodGroupProtection adds.
-const GROUP_FLAGS: [&str; 3] = [
-    "--feature-gates=GenericWorkload=true",
-    "--runtime-config=scheduling.k8s.io/v1beta1=true",
-    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodGroupProtection",
 ];
 
 /// Time without any change after which a step is over if its result is visible.
@@ -98,7 +88,11 @@ impl Stage {
             release,
             controller_manager: true,
             controller_manager_flags: vec![format!("--controllers={}", CONTROLLERS.join(","))],
-            apiserver_flags: if groups { GROUP_FLAGS.map(str::to_owned).to_vec() } else { Vec::new() },
+            apiserver_flags: if groups {
+                groups::APISERVER_FLAGS.map(str::to_owned).to_vec()
+            } else {
+                Vec::new()
+            },
             ..ControlPlaneOptions::default()
         };
         let cluster = ControlPlane::start(&options)?;
@@ -176,7 +170,7 @@ impl Stage {
     fn feature_gates(&self, script: &Script) -> Vec<String> {
         let mut gates = vec![format!("OpportunisticBatching={}", script.batching)];
         if self.groups {
-            gates.push(GROUP_GATE.to_owned());
+            gates.push(groups::GATE.to_owned());
         }
         gates
     }

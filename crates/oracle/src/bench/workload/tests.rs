@@ -16,7 +16,7 @@ fn names(objects: &[Value]) -> BTreeSet<&str> {
 fn every_workload_has_room_for_its_pods_at_every_scale() {
     for workload in &WORKLOADS {
         for scale in [1.0, 0.1, 0.013, 0.001] {
-            workload.check(SizeOverrides { scale, ..DEFAULT }.of(workload)).unwrap();
+            workload.check(SizeOverrides { scale, ..DEFAULT }.of(workload), Release::V1_37).unwrap();
         }
     }
 }
@@ -108,7 +108,7 @@ fn zones_are_equally_large() {
 fn only_preemptors_have_a_priority() {
     let workload = Workload::named("PreemptionAsync").unwrap();
     let preemptor = workload.churn_pod.unwrap()();
-    let [(_, class)] = &workload.fixtures()[..] else { panic!("one fixture") };
+    let [(_, class)] = &workload.fixtures(workload.size)[..] else { panic!("one fixture") };
     assert_eq!(preemptor["spec"]["priorityClassName"], class["metadata"]["name"]);
     for pod in [workload.measured_pod(0), workload.init_pod(workload.size, 0).1] {
         assert_eq!(pod["spec"]["priorityClassName"], Value::Null);
@@ -118,12 +118,14 @@ fn only_preemptors_have_a_priority() {
 #[test]
 fn a_size_that_does_not_fit_is_refused_before_the_run() {
     let size = Size { nodes: 10, init_pods: 5, pods: 6 };
-    let error = Workload::named("SchedulingPodAntiAffinity").unwrap().check(size).unwrap_err();
+    let error =
+        Workload::named("SchedulingPodAntiAffinity").unwrap().check(size, Release::V1_36).unwrap_err();
     assert_eq!(
         error.to_string(),
         "SchedulingPodAntiAffinity: 10 nodes have room for 10 init pods and measured pods, not 11"
     );
-    let error = Workload::named("PreemptionAsync").unwrap().check(Size { init_pods: 41, ..size });
+    let error =
+        Workload::named("PreemptionAsync").unwrap().check(Size { init_pods: 41, ..size }, Release::V1_36);
     assert_eq!(
         error.unwrap_err().to_string(),
         "PreemptionAsync: 10 nodes have room for 40 init pods, not 41"
@@ -190,7 +192,7 @@ fn every_pod_of_a_workload_with_bound_volumes_has_a_claim_and_a_volume_bound_to_
 fn there_is_a_local_volume_on_every_node_for_claims_that_wait() {
     let workload = Workload::named("LocalVolumes").unwrap();
     let size = Size { nodes: 3, init_pods: 0, pods: 2 };
-    let [(_, class)] = &workload.fixtures()[..] else { panic!("one fixture") };
+    let [(_, class)] = &workload.fixtures(workload.size)[..] else { panic!("one fixture") };
     let class = &class["metadata"]["name"];
     let storage = storage(workload, size);
     assert_eq!(storage.len(), size.nodes + size.pods);
@@ -228,6 +230,31 @@ fn the_container_of_a_pod_uses_all_claims_of_the_pod() {
     let claims = names(&pod["spec"]["resourceClaims"]);
     assert_eq!(claims.len(), 4);
     assert_eq!(claims, names(&pod["spec"]["containers"][0]["resources"]["claims"]));
+}
+
+#[test]
+fn every_pod_of_a_gang_workload_is_in_a_gang_that_exists_and_becomes_complete() {
+    let workload = Workload::named("GangsOf64").unwrap();
+    let size = SizeOverrides { pods: Some(65), ..DEFAULT }.of(workload);
+    assert_eq!(size.pods, 128);
+    let mut missing: BTreeMap<String, u64> = BTreeMap::new();
+    for (_, group) in workload.fixtures(size) {
+        let members = group["spec"]["schedulingPolicy"]["gang"]["minCount"].as_u64().unwrap();
+        missing.insert(group["metadata"]["name"].as_str().unwrap().to_owned(), members);
+    }
+    for index in 0..size.pods {
+        let pod = workload.measured_pod(index);
+        let group = pod["spec"]["schedulingGroup"]["podGroupName"].as_str().unwrap();
+        *missing.get_mut(group).unwrap() -= 1;
+    }
+    assert!(missing.len() == 2 && missing.values().all(|missing| *missing == 0), "{missing:?}");
+}
+
+#[test]
+fn groups_are_refused_with_a_release_that_has_none() {
+    let workload = Workload::named("GangScheduling").unwrap();
+    let error = workload.check(workload.size, Release::V1_36).unwrap_err();
+    assert_eq!(error.to_string(), "GangScheduling: Kubernetes 1.36 has no groups of pods; use --kube 1.37");
 }
 
 fn names_of_devices(devices: &[Value]) -> BTreeSet<&str> {

@@ -1,0 +1,12 @@
+//! What real components need in order to handle groups of pods, which exist from Kubernetes 1.37 on.
+
+/// Feature gate of API servers and schedulers.
+pub(crate) const GATE: &str = "GenericWorkload=true";
+
+/// Flags with which an API server serves groups of pods. `PodGroupProtection` adds finalizers that a controller which
+/// does not run here would have to remove.
+pub(crate) const APISERVER_FLAGS: [&str; 3] = [
+    "--feature-gates=GenericWorkload=true",
+    "--runtime-config=scheduling.k8s.io/v1beta1=true",
+    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodGroupProtection",
+];
