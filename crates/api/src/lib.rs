@@ -11,12 +11,13 @@
 //! 3. [`pod`] and [`node`] (the objects), [`requests`] (effective resource requests)
 //! 4. [`args`] (arguments of the in-tree plugins), [`points`] and [`features`] (names that many crates use),
 //!    [`similar`] (suggestions for misspelled names)
-//! 5. [`wire`] (decoding)
+//! 5. [`wire`] (decoding), [`device_versions`] (conversion of older versions)
 //!
 //! Invariants: no I/O, no clock, no tokio, no kube; malformed input never causes a panic.
 
 pub mod args;
 pub mod changes;
+pub mod device_versions;
 pub mod features;
 pub mod labels;
 pub mod namespace;

@@ -12,6 +12,7 @@ mod dump;
 mod error;
 mod manifests;
 pub mod notices;
+mod older_versions;
 mod scaling;
 
 pub use documents::Location;

@@ -28,7 +28,7 @@ use crate::{
     dump::Dump,
     error::{self, FieldProblem, ManifestError, ManifestErrors, problems},
     notices::{ignored_line, missing_nodes_line, shortened},
-    scaling,
+    older_versions, scaling,
 };
 
 /// Treatment of fields that are unknown or given twice, with the values of `kubectl --validate`.
@@ -243,7 +243,8 @@ impl Reader {
     }
 
     fn object(&mut self, object: DocumentObject) {
-        let value = object.value();
+        let mut value = object.value();
+        older_versions::upgrade(&mut value);
         let problem = match value.get("kind") {
             Some(Value::String(kind)) if !kind.is_empty() => {
                 return match self.kind_of(text(&value, "/apiVersion"), kind) {

@@ -230,11 +230,7 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
     ("v1", &["Binding", "ComponentStatus"]),
     ("autoscaling/v1", &["Scale"]),
     ("networking.k8s.io/v1", &["IPAddress", "ServiceCIDR"]),
-    ("resource.k8s.io/v1beta1", &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
-    (
-        "resource.k8s.io/v1beta2",
-        &["DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"],
-    ),
+    ("resource.k8s.io/v1beta2", &["DeviceTaintRule"]),
     ("resource.k8s.io/v1alpha3", &["DeviceTaintRule", "ResourcePoolStatusRequest"]),
     ("scheduling.k8s.io/v1beta1", &["PodGroup", "Workload"]),
     ("scheduling.k8s.io/v1alpha2", &["PodGroup", "Workload"]),

@@ -3,10 +3,12 @@
 use std::{
     env,
     io::{self, BufWriter, Write},
+    iter,
     path::PathBuf,
 };
 
 use clap::{Args, Command};
+use harbormaster_api::device_versions;
 use harbormaster_client::{ApiClient, ApiError, ConnectionConfig};
 use harbormaster_setup::Setup;
 use serde_json::{Value, json};
@@ -150,7 +152,11 @@ async fn dump(options: &Options, kinds: &[ListedKind]) -> Result<(), String> {
         if is_custom(kind) {
             definition(&client, kind, &mut out).await?;
         }
-        list(&client, kind, &mut out).await?;
+        for version in versions(kind) {
+            if list(&client, kind, version, &mut out).await? {
+                break;
+            }
+        }
     }
     out.flush().map_err(unwritable)
 }
@@ -182,13 +188,25 @@ async fn definition(client: &ApiClient, kind: &ListedKind, out: &mut impl Write)
     }
 }
 
-async fn list(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Result<(), String> {
-    let ListedKind { group, version, plural, .. } = kind;
+/// Returns the versions in which the kind can be listed, most preferred first.
+fn versions(kind: &ListedKind) -> impl Iterator<Item = &str> {
+    let older = if kind.group == device_versions::GROUP { &device_versions::OLDER[..] } else { &[] };
+    iter::once(kind.version.as_str()).chain(older.iter().copied())
+}
+
+/// Writes all objects of a kind. Returns false if the server does not serve the kind in this version.
+async fn list(
+    client: &ApiClient,
+    kind: &ListedKind,
+    version: &str,
+    out: &mut impl Write,
+) -> Result<bool, String> {
+    let ListedKind { group, plural, .. } = kind;
     let base = match group.as_str() {
         "" => format!("/api/{version}/{plural}"),
         group => format!("/apis/{group}/{version}/{plural}"),
     };
-    let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let mut token = String::new();
     loop {
         let path = match token.as_str() {
@@ -201,7 +219,10 @@ async fn list(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Re
             Err(error) if error.code().is_none() || ["nodes", "pods"].contains(&plural.as_str()) => {
                 return Err(format!("listing {plural}: {error}"));
             }
-            Err(error) => return left_out(plural, &error),
+            Err(error) => {
+                left_out(plural, &error)?;
+                return Ok(error.code() != Some(404));
+            }
         };
         let mut page: Value = serde_json::from_slice(&reply).map_err(|e| format!("{base}: {e}"))?;
         for mut object in page["items"].as_array_mut().map(std::mem::take).unwrap_or_default() {
@@ -212,7 +233,7 @@ async fn list(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Re
         }
         token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
         if token.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
     }
 }

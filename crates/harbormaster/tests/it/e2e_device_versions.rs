@@ -1,5 +1,7 @@
 //! Pods with resource claims on servers that serve only an older version of `resource.k8s.io`, or none.
 
+use std::{fs, process::Command};
+
 use harbormaster_oracle::components::{ApiClient, ControlPlane, ControlPlaneOptions};
 use serde_json::{Value, json};
 
@@ -126,6 +128,32 @@ fn pods_get_devices_in(version: Version) {
 
     let said = harbormaster.lines_with(&["serves only an older version of this kind", version.0]);
     assert_eq!(said.len(), 3, "{said:?}");
+    no_device_is_left_in_the_dump(version, &cluster);
+}
+
+/// Dumps the cluster, adds a pod with a claim, and checks that the pod finds all devices in use.
+fn no_device_is_left_in_the_dump(version: Version, cluster: &ControlPlane) {
+    let run = |command: &mut Command| {
+        let output = command.output().expect("the binary runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let binary = || Command::new(env!("CARGO_BIN_EXE_harbormaster"));
+    let dump = run(binary().args(["dump", "--kubeconfig"]).arg(cluster.kubeconfig()));
+    assert!(
+        dump.contains(&format!("apiVersion: resource.k8s.io/{}\nkind: ResourceClaim\n", version.0)),
+        "{dump}"
+    );
+    let mut claim = version.claim("late");
+    claim["apiVersion"] = format!("resource.k8s.io/{}", version.0).into();
+    claim["kind"] = "ResourceClaim".into();
+    let mut pod = user("d", "late");
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    let file = cluster.directory().join("dump.yaml");
+    fs::write(&file, format!("{dump}---\n{claim}\n---\n{pod}\n")).expect("the dump is written");
+    let table = run(binary().args(["simulate", "-f"]).arg(file));
+    assert!(table.contains("cannot allocate all claims"), "{table}");
 }
 
 #[test]

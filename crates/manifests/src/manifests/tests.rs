@@ -133,6 +133,31 @@ fn kinds_are_known_or_are_ignored_or_are_errors() {
 }
 
 #[test]
+fn devices_and_claims_in_older_versions_are_converted() {
+    let text = "apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaim
+metadata: {name: c}
+spec: {devices: {requests: [{name: r, deviceClassName: gpu, count: 2}]}}
+---
+apiVersion: resource.k8s.io/v1beta2
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {}
+";
+    let manifests = read(text).unwrap();
+    let object = |kind: &str| {
+        let found = manifests.objects.iter().find(|object| object.kind.kind == kind);
+        found.unwrap_or_else(|| panic!("no {kind}")).value()
+    };
+    let claim = object("ResourceClaim");
+    assert_eq!(claim["apiVersion"], "resource.k8s.io/v1");
+    let exactly = &claim["spec"]["devices"]["requests"][0]["exactly"];
+    assert_eq!((&exactly["deviceClassName"], &exactly["count"]), (&"gpu".into(), &2.into()));
+    assert_eq!(object("DeviceClass")["apiVersion"], "resource.k8s.io/v1");
+    assert_eq!(manifests.notices(), [""; 0]);
+}
+
+#[test]
 fn custom_resources_are_recognized_even_if_their_definition_follows() {
     let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n\
                       spec: {group: example.com, scope: Namespaced, names: {plural: things, kind: Thing}, versions: \
