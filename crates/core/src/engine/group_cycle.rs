@@ -129,7 +129,7 @@ impl Engine {
         }
         self.cache.cluster.refresh();
         let mut trial = Trial::default();
-        let decided = match mismatch(&group.group, &members) {
+        let decided = match self.cache.groups.mismatch(&group.group, &members) {
             Some(error) => {
                 trial.untried = members;
                 Err(GroupFailure::Error(error))
@@ -308,7 +308,7 @@ impl Engine {
             None => otherwise,
             Some(nodes) => match nodes.iter().find(|(uid, _)| uid == entry.uid()) {
                 Some((_, node)) => NewNomination::Set(node.clone()),
-                None => NewNomination::Clear,
+                None => NewNomination::Keep,
             },
         };
         for entry in released {
@@ -447,30 +447,6 @@ fn new_condition(
         observed_generation: group.generation,
         last_transition: unchanged.map_or(now, |old| old.last_transition),
     })
-}
-
-/// Returns the error for members that cannot be placed together, if there is one: they must have the same scheduler and
-/// preemption policy, and the group's priority if it has one.
-fn mismatch(group: &PodGroup, members: &[QueuedPod]) -> Option<String> {
-    let same = "all pods in a single pod group should have the same";
-    let first = &members.first()?.pod;
-    members.iter().find_map(|entry| {
-        let pod = &entry.pod;
-        let (name, expected) = (&pod.spec.scheduler_name, &first.spec.scheduler_name);
-        if name != expected {
-            return Some(format!("{same} .spec.schedulerName set, got: {name:?} and {expected:?}"));
-        }
-        if let Some(priority) = group.priority.filter(|priority| *priority != pod.priority()) {
-            let own = pod.priority();
-            return Some(format!("{same} priority as the pod group's priority, got {own} and {priority}"));
-        }
-        let (policy, expected) = (policy_of(pod), policy_of(first));
-        (policy != expected).then(|| format!("{same} preemption policy, got {policy} and {expected}"))
-    })
-}
-
-fn policy_of(pod: &PodInfo) -> &'static str {
-    if pod.spec.never_preempts { "Never" } else { "PreemptLowerPriority" }
 }
 
 fn attempted(mut outcomes: Vec<(Arc<PodInfo>, Outcome)>) -> Attempted {

@@ -324,6 +324,22 @@ fn a_member_with_another_priority_or_scheduler_fails_the_group() {
 }
 
 #[test]
+fn a_member_with_another_priority_than_the_running_members_fails_the_group() {
+    let mut world = world();
+    world.set_node(node("n", 4000));
+    world.tell::<PodGroupObject>(&group("g", 1));
+    world.add_bound_pod(with_priority(member("running", "g", 1000), 3), "n");
+    world.add_pod(member("g-0", "g", 1000));
+    run(&mut world);
+    let error = "all pods in a single pod group should have the same priority as the pod group's priority, got 3 and 0";
+    assert_eq!(group_conditions(&mut world), [format!("g False SchedulerError: {error}")]);
+    world.remove_pod("running");
+    world.wait(Duration::from_secs(30));
+    run(&mut world);
+    assert_eq!(bound(&mut world), ["g-0"]);
+}
+
+#[test]
 fn a_gated_member_holds_its_group_back_until_it_is_gone() {
     let mut world = world();
     world.set_node(node("n", 4000));
