@@ -465,7 +465,7 @@ impl Queue {
     fn pop_backoff(&mut self) -> Option<Entity> {
         let entry = self.rejected_backoff.pop()?;
         if let Some(meter) = &self.meter {
-            meter.queued(QueueState::Active, Cause::PoppedFromBackoff);
+            meter.queued(QueueState::Active, Cause::PoppedFromBackoff, entry.members());
         }
         Some(entry)
     }
@@ -691,11 +691,11 @@ impl Queue {
         if from == to {
             return;
         }
-        for entry in entity.pods() {
-            if let Some(meter) = &self.meter {
-                meter.queued(to, cause);
-            }
-            if let Some(moves) = &mut self.moves {
+        if let Some(meter) = &self.meter {
+            meter.queued(to, cause, entity.members());
+        }
+        if let Some(moves) = &mut self.moves {
+            for entry in entity.pods() {
                 moves.push(Note::Moved { pod: entry.pod.clone(), from, to, event: cause });
             }
         }
