@@ -12,7 +12,7 @@ use harbormaster_framework::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::queue::QueuedPod;
+use crate::{DumpedGroup, queue::QueuedPod};
 
 /// All groups. A group is known while its object exists or while it has members.
 #[derive(Debug, Default)]
@@ -122,6 +122,11 @@ impl Groups {
         self.by_id.get(id)?.group.as_ref()
     }
 
+    /// Returns the group whose object has this UID. Searches all groups.
+    pub fn by_uid(&self, uid: &str) -> Option<&Arc<PodGroup>> {
+        self.by_id.values().filter_map(|known| known.group.as_ref()).find(|group| group.uid == uid)
+    }
+
     /// Returns a group whose object exists, with the numbers of its members.
     pub fn view(&self, id: &GroupId) -> Option<GroupView<'_>> {
         let known = self.by_id.get(id)?;
@@ -151,6 +156,18 @@ impl Groups {
             let (policy, expected) = (terms.preemption_policy(), first.preemption_policy());
             (policy != expected).then(|| format!("{same} preemption policy, got {policy} and {expected}"))
         })
+    }
+
+    /// Returns all groups; `None` if no profile has groups.
+    pub(crate) fn dump(&self) -> Option<Vec<DumpedGroup>> {
+        let of = |(id, known): (&GroupId, &Known)| DumpedGroup {
+            id: id.clone(),
+            group: known.group.clone(),
+            pods: known.pods,
+            scheduled: known.on_nodes(),
+        };
+        let has_groups = self.plugins.iter().any(|(_, plugin)| plugin.is_some());
+        has_groups.then(|| self.by_id.iter().map(of).collect())
     }
 
     // --- members ---

@@ -470,6 +470,11 @@ impl Queue {
         Some(entry)
     }
 
+    /// The release that applies.
+    pub(crate) fn release(&self) -> Release {
+        self.profiles[0].release()
+    }
+
     /// Number of elements handed out so far, which kube-scheduler calls the scheduling cycle.
     pub fn handed_out(&self) -> u64 {
         self.handed_out
