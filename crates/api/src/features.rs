@@ -49,7 +49,7 @@ pub struct Gate {
 #[derive(Clone, Copy, Debug)]
 pub struct GateHistory(pub &'static str);
 
-/// What a version of Kubernetes knows about a gate.
+/// Stage and default of a gate in a version of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateState {
     /// The release has no such gate.

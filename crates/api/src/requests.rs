@@ -26,7 +26,7 @@ const RESIZE_PENDING: &str = "PodResizePending";
 /// Reason in this condition if the resize can never happen on the node.
 const INFEASIBLE: &str = "Infeasible";
 
-/// How the resources in a running pod's status count.
+/// Rule by which the resources in a running pod's status count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusRule {
     /// Each container counts with the largest of its requested, allocated and actual amounts (Kubernetes 1.36). The

@@ -1,4 +1,4 @@
-//! What operations know about the evaluation: a limit on their work, and the release of Kubernetes.
+//! Context of an evaluation that operations know: a limit on their work, and the release of Kubernetes.
 
 use std::cell::Cell;
 

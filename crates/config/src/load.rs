@@ -383,6 +383,8 @@ fn connection_with_defaults(mut client: ClientConnection) -> ClientConnection {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::Release;
+
     use super::*;
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -394,7 +396,8 @@ mod tests {
     #[test]
     fn an_empty_configuration_has_all_defaults() {
         let config = read("").unwrap();
-        assert_eq!(config.to_yaml(), KubeSchedulerConfiguration::default_config().to_yaml());
+        let default = KubeSchedulerConfiguration::default_config();
+        assert_eq!(config.to_yaml(Release::default()), default.to_yaml(Release::default()));
         assert_eq!(
             (config.parallelism, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
             (16, 1, 10)

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn every_top_level_field_that_is_written_is_in_the_schema() {
         let (schema, written) =
-            (json_schema(), crate::KubeSchedulerConfiguration::default_config().to_value());
+            (json_schema(), crate::KubeSchedulerConfiguration::default_config().to_value(Release::NEWEST));
         for field in written.as_object().unwrap().keys() {
             assert!(schema["properties"].get(field).is_some(), "{field}");
         }

@@ -1,6 +1,6 @@
 //! Writes a configuration as kube-scheduler's `--write-config-to` does.
 
-use harbormaster_api::points::ExtensionPoint;
+use harbormaster_api::{Release, points::ExtensionPoint};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -8,13 +8,14 @@ use crate::config::{API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig,
 
 impl KubeSchedulerConfiguration {
     /// Returns the configuration as YAML with sorted keys, including all defaults and the arguments of every enabled
-    /// plugin. Plugins that the profile lists under `multiPoint` stay there. [`crate::load`] can read the result.
-    pub fn to_yaml(&self) -> String {
-        harbormaster_yaml::write(&self.to_value())
+    /// plugin, as kube-scheduler of this release writes it. Plugins that the profile lists under `multiPoint` stay there.
+    /// [`crate::load`] can read the result.
+    pub fn to_yaml(&self, release: Release) -> String {
+        harbormaster_yaml::write(&self.to_value(release))
     }
 
     /// Returns the content of [`Self::to_yaml`] as a JSON value.
-    pub fn to_value(&self) -> Value {
+    pub fn to_value(&self, release: Release) -> Value {
         let mut config = json!({
             "apiVersion": API_VERSION,
             "kind": KIND,
@@ -26,7 +27,7 @@ impl KubeSchedulerConfiguration {
             "percentageOfNodesToScore": self.percentage_of_nodes_to_score.unwrap_or(0),
             "podInitialBackoffSeconds": self.pod_initial_backoff_seconds,
             "podMaxBackoffSeconds": self.pod_max_backoff_seconds,
-            "profiles": self.profiles.iter().map(profile_value).collect::<Vec<_>>(),
+            "profiles": self.profiles.iter().map(|profile| profile_value(profile, release)).collect::<Vec<_>>(),
         });
         // Whole numbers are written without a fraction.
         let qps = self.client_connection.qps;
@@ -48,11 +49,13 @@ fn value(from: &impl Serialize) -> Value {
     serde_json::to_value(from).unwrap_or_default()
 }
 
-fn profile_value(profile: &Profile) -> Value {
+fn profile_value(profile: &Profile, release: Release) -> Value {
     let mut plugins = Map::new();
-    // Kubernetes 1.36 does not have this point.
-    let is_left_out =
-        |point| point == ExtensionPoint::PodGroupPostFilter && profile.plugins.at(point).is_empty();
+    let is_left_out = |point| {
+        point == ExtensionPoint::PodGroupPostFilter
+            && release < Release::V1_37
+            && profile.plugins.at(point).is_empty()
+    };
     for point in ExtensionPoint::ALL.into_iter().filter(|point| !is_left_out(*point)) {
         plugins.insert(point.field().to_owned(), value(profile.plugins.at(point)));
     }
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_default_configuration_is_written_as_kube_scheduler_does() {
-        let yaml = KubeSchedulerConfiguration::default_config().to_yaml();
+        let yaml = KubeSchedulerConfiguration::default_config().to_yaml(Release::V1_36);
         for part in [
             "apiVersion: kubescheduler.config.k8s.io/v1\nclientConnection:\n",
             "  qps: 50\n",
@@ -103,6 +106,13 @@ mod tests {
         ] {
             assert!(yaml.contains(part), "{part:?} is not in\n{yaml}");
         }
+    }
+
+    #[test]
+    fn each_release_writes_its_own_extension_points() {
+        let config = KubeSchedulerConfiguration::default_config();
+        let has_point = |release| config.to_yaml(release).contains("\n    podGroupPostFilter: {}\n");
+        assert!(!has_point(Release::V1_36) && has_point(Release::V1_37));
     }
 
     #[test]
@@ -124,9 +134,9 @@ profiles:
 "#;
         let features = Features::default();
         let first = load(text, "a", &features).unwrap();
-        let written = first.to_yaml();
+        let written = first.to_yaml(features.release());
         let again = load(&written, "b", &features).unwrap();
-        assert_eq!(again.to_yaml(), written);
+        assert_eq!(again.to_yaml(features.release()), written);
         assert_eq!(again.extenders, first.extenders);
         assert_eq!(again.client_connection, first.client_connection);
         assert_eq!(again.profiles[0].scheduler_name, "yes");

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Resources, Str};
-use harbormaster_framework::pod::PodInfo;
+use harbormaster_api::{Release, Resources, Str};
+use harbormaster_framework::{
+    group::{GroupId, PodGroup},
+    pod::PodInfo,
+};
 
 use crate::{Engine, cache::Cache, nominator::Nominator, pods::Pods, queue::Entity};
 
@@ -22,6 +25,23 @@ pub struct Dump {
     pub incomplete: Vec<Arc<PodInfo>>,
     /// Pods without a node that the engine does not schedule: pods of other schedulers and pods that are being deleted.
     pub left_alone: Vec<Arc<PodInfo>>,
+    /// All groups of pods; `None` if no profile has groups.
+    pub groups: Option<Vec<DumpedGroup>>,
+    /// The release that the engine reproduces.
+    pub release: Release,
+}
+
+/// One group of pods.
+#[derive(Clone, Debug)]
+pub struct DumpedGroup {
+    /// Namespace and name.
+    pub id: GroupId,
+    /// The group; `None` if its object does not exist.
+    pub group: Option<Arc<PodGroup>>,
+    /// Number of unfinished members.
+    pub pods: usize,
+    /// Number of members on nodes, bound or assumed.
+    pub scheduled: usize,
 }
 
 /// One node.
@@ -58,6 +78,8 @@ impl Engine {
             unschedulable: queue.unschedulable().flat_map(pods).collect(),
             incomplete: queue.incomplete().map(|entry| entry.pod.clone()).collect(),
             left_alone: self.pods().filter(is_left_alone).cloned().collect(),
+            groups: self.cache().groups.dump(),
+            release: queue.release(),
         }
     }
 }

@@ -81,6 +81,8 @@ pub(crate) enum NextStep {
         held: Option<Str>,
         /// Key of the preemptor if it must be retried immediately.
         retry: Option<Str>,
+        /// `pod` or `podgroup`.
+        kind: &'static str,
         /// Start of the round, if it is measured.
         started: Option<Stamp>,
         /// True if a call failed.
@@ -209,7 +211,8 @@ impl Evictions {
             self.newest.remove(preemptor);
         }
         let EvictionRound { preemption, retry, started, failed, .. } = eviction;
-        NextStep::Over { held, retry: retry.then(|| preemption.key.clone()), started, failed }
+        let (kind, retry) = (preemption.kind, retry.then_some(preemption.key));
+        NextStep::Over { held, retry, kind, started, failed }
     }
 
     /// Returns the preemptor that a round holds back.

@@ -1,15 +1,18 @@
 //! The groups that pods belong to: their descriptions, and the numbers of their members.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use harbormaster_api::{Pod, Str};
 use harbormaster_framework::{
     group::{GroupId, GroupView, PodGroup},
     guard::{GuardedPlugin, PointError},
+    pod::PodInfo,
     profile::Profile,
     resource::{AnyCustom, ResourceName},
 };
 use rustc_hash::FxHashMap;
+
+use crate::{DumpedGroup, queue::QueuedPod};
 
 /// All groups. A group is known while its object exists or while it has members.
 #[derive(Debug, Default)]
@@ -25,8 +28,34 @@ struct Known {
     group: Option<Arc<PodGroup>>,
     /// Number of unfinished members.
     pods: usize,
-    /// Number of members on nodes.
-    scheduled: usize,
+    /// Members on nodes: the number of those with the same terms.
+    scheduled: BTreeMap<Terms, usize>,
+}
+
+impl Known {
+    fn on_nodes(&self) -> usize {
+        self.scheduled.values().sum()
+    }
+}
+
+/// Properties in which the members of a group must agree.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Terms {
+    scheduler: Str,
+    priority: i32,
+    never_preempts: bool,
+}
+
+impl Terms {
+    /// Terms of a pod.
+    pub(crate) fn of(pod: &PodInfo) -> Self {
+        let (scheduler, never_preempts) = (pod.spec.scheduler_name.clone(), pod.spec.never_preempts);
+        Self { scheduler, priority: pod.priority(), never_preempts }
+    }
+
+    fn preemption_policy(&self) -> &'static str {
+        if self.never_preempts { "Never" } else { "PreemptLowerPriority" }
+    }
 }
 
 impl Groups {
@@ -93,11 +122,52 @@ impl Groups {
         self.by_id.get(id)?.group.as_ref()
     }
 
+    /// Returns the group whose object has this UID. Searches all groups.
+    pub fn by_uid(&self, uid: &str) -> Option<&Arc<PodGroup>> {
+        self.by_id.values().filter_map(|known| known.group.as_ref()).find(|group| group.uid == uid)
+    }
+
     /// Returns a group whose object exists, with the numbers of its members.
     pub fn view(&self, id: &GroupId) -> Option<GroupView<'_>> {
         let known = self.by_id.get(id)?;
         let group = known.group.as_deref()?;
-        Some(GroupView { group, pods: known.pods, scheduled: known.scheduled })
+        Some(GroupView { group, pods: known.pods, scheduled: known.on_nodes() })
+    }
+
+    /// Returns the error for members that cannot be placed together, or not beside those on nodes, if there is one: all
+    /// must have the same scheduler and preemption policy, and the group's priority if it has one.
+    pub(crate) fn mismatch(&self, group: &PodGroup, members: &[QueuedPod]) -> Option<String> {
+        let same = "all pods in a single pod group should have the same";
+        let first = Terms::of(&members.first()?.pod);
+        let queued = members.iter().map(|entry| Terms::of(&entry.pod));
+        let on_nodes =
+            self.by_id.get(&group.id).into_iter().flat_map(|known| known.scheduled.keys().cloned());
+        queued.chain(on_nodes).find_map(|terms| {
+            let (name, expected) = (&terms.scheduler, &first.scheduler);
+            if name != expected {
+                return Some(format!("{same} .spec.schedulerName set, got: {name:?} and {expected:?}"));
+            }
+            if let Some(priority) = group.priority.filter(|priority| *priority != terms.priority) {
+                let own = terms.priority;
+                return Some(format!(
+                    "{same} priority as the pod group's priority, got {own} and {priority}"
+                ));
+            }
+            let (policy, expected) = (terms.preemption_policy(), first.preemption_policy());
+            (policy != expected).then(|| format!("{same} preemption policy, got {policy} and {expected}"))
+        })
+    }
+
+    /// Returns all groups; `None` if no profile has groups.
+    pub(crate) fn dump(&self) -> Option<Vec<DumpedGroup>> {
+        let of = |(id, known): (&GroupId, &Known)| DumpedGroup {
+            id: id.clone(),
+            group: known.group.clone(),
+            pods: known.pods,
+            scheduled: known.on_nodes(),
+        };
+        let has_groups = self.plugins.iter().any(|(_, plugin)| plugin.is_some());
+        has_groups.then(|| self.by_id.iter().map(of).collect())
     }
 
     // --- members ---
@@ -108,14 +178,20 @@ impl Groups {
     }
 
     /// Counts a member that has got a node, or stops counting one that has left its node.
-    pub(crate) fn count_on_node(&mut self, id: &GroupId, is_there: bool) {
-        self.change(id, |known| count(&mut known.scheduled, is_there));
+    pub(crate) fn count_on_node(&mut self, id: &GroupId, terms: &Terms, is_there: bool) {
+        self.change(id, |known| {
+            let number = known.scheduled.entry(terms.clone()).or_default();
+            count(number, is_there);
+            if *number == 0 {
+                known.scheduled.remove(terms);
+            }
+        });
     }
 
     fn change(&mut self, id: &GroupId, change: impl FnOnce(&mut Known)) {
         let known = self.by_id.entry(id.clone()).or_default();
         change(known);
-        if known.group.is_none() && known.pods == 0 && known.scheduled == 0 {
+        if known.group.is_none() && known.pods == 0 && known.scheduled.is_empty() {
             self.by_id.remove(id);
         }
     }

@@ -47,7 +47,7 @@ pub mod queue;
 pub mod recording;
 mod reporter;
 
-pub use dump::{Dump, DumpedNode};
+pub use dump::{Dump, DumpedGroup, DumpedNode};
 pub use effect::{
     BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, GroupCall, PodEvent, StatusPatch,
 };

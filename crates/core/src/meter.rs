@@ -13,23 +13,29 @@ use harbormaster_framework::{
 
 use crate::note::{Cause, QueueState};
 
-/// Result of an attempt: kube-scheduler's `result` label.
+/// Result of an attempt for a pod or a group: kube-scheduler's `result` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptResult {
-    /// The pod is bound.
+    /// The pod is bound, or enough members of the group have nodes.
     Scheduled,
     /// The pod was rejected, or there are no nodes.
     Unschedulable,
+    /// The group was rejected, and room is being made for it.
+    WaitingOnPreemption,
     /// The attempt failed with an error.
     Error,
 }
 
 impl AttemptResult {
+    /// Number of results.
+    pub const COUNT: usize = 4;
+
     /// Value of kube-scheduler's label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
             Self::Unschedulable => "unschedulable",
+            Self::WaitingOnPreemption => "waiting_on_preemption",
             Self::Error => "error",
         }
     }
@@ -100,12 +106,18 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records an attempt, including its binding.
     fn attempted(&self, profile: usize, result: AttemptResult, begun: Stamp);
 
+    /// Records the search for nodes for all members of a group, without PodGroupPostFilter.
+    fn searched_group(&self, begun: Stamp);
+
+    /// Records an attempt for a group, without the bindings of its members.
+    fn attempted_group(&self, profile: usize, result: AttemptResult, begun: Stamp);
+
     /// Records a bound pod and its number of attempts. `waited` is the time since the pod was first active;
     /// `after_timeout` is true if the last attempt was made because the pod had waited too long.
     fn scheduled(&self, attempts: u32, waited: Option<Duration>, after_timeout: bool);
 
-    /// Records that a pod enters the given part of the queue.
-    fn queued(&self, state: QueueState, cause: Cause);
+    /// Records that a pod, or a group with this number of members, enters the given part of the queue.
+    fn queued(&self, state: QueueState, cause: Cause, members: Option<usize>);
 
     /// Increments (or decrements, if `more` is false) the number of the profile's pods that the plugin rejects or
     /// gates.
@@ -123,11 +135,12 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records the end of a pod's wait on Permit.
     fn permitted(&self, status: Status, begun: Stamp);
 
-    /// Records the number of pods to evict for one preemptor.
-    fn victims(&self, victims: usize);
+    /// Records the number of pods to evict for one preemptor, which is a `pod` or a `podgroup`. `disrupted` is the number
+    /// of groups, and of single members of groups, among them.
+    fn victims(&self, preemptor: &'static str, victims: usize, disrupted: usize);
 
     /// Records the end of the evictions for one preemptor.
-    fn evicted(&self, failed: bool, begun: Stamp);
+    fn evicted(&self, preemptor: &'static str, failed: bool, begun: Stamp);
 
     /// Records a lookup by opportunistic batching; `hinted` is true if the lookup found a node.
     fn batch_lookup(&self, profile: usize, hinted: bool, begun: Stamp);

@@ -465,9 +465,14 @@ impl Queue {
     fn pop_backoff(&mut self) -> Option<Entity> {
         let entry = self.rejected_backoff.pop()?;
         if let Some(meter) = &self.meter {
-            meter.queued(QueueState::Active, Cause::PoppedFromBackoff);
+            meter.queued(QueueState::Active, Cause::PoppedFromBackoff, entry.members());
         }
         Some(entry)
+    }
+
+    /// The release that applies.
+    pub(crate) fn release(&self) -> Release {
+        self.profiles[0].release()
     }
 
     /// Number of elements handed out so far, which kube-scheduler calls the scheduling cycle.
@@ -691,11 +696,11 @@ impl Queue {
         if from == to {
             return;
         }
-        for entry in entity.pods() {
-            if let Some(meter) = &self.meter {
-                meter.queued(to, cause);
-            }
-            if let Some(moves) = &mut self.moves {
+        if let Some(meter) = &self.meter {
+            meter.queued(to, cause, entity.members());
+        }
+        if let Some(moves) = &mut self.moves {
+            for entry in entity.pods() {
                 moves.push(Note::Moved { pod: entry.pod.clone(), from, to, event: cause });
             }
         }

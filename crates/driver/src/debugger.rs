@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_api::Resources;
+use harbormaster_api::{Release, Resources};
 use harbormaster_client::ApiClient;
-use harbormaster_core::{Dump, DumpedNode};
-use harbormaster_framework::pod::PodInfo;
+use harbormaster_core::{Dump, DumpedGroup, DumpedNode};
+use harbormaster_framework::{group::GroupId, pod::PodInfo};
 use tokio::{sync::oneshot, task::yield_now, time::sleep};
 
 use crate::{
@@ -167,12 +167,13 @@ async fn log_dump(dump: &Dump) {
         tracing::info!(v = 0, nodes = node_text(node), "Dump of cached NodeInfo");
         yield_now().await;
     }
-    let summary = format!(
-        "activeQ:{}; backoffQ:{}; unschedulablePods:{}",
-        dump.active.len(),
-        dump.backoff.len(),
-        dump.unschedulable.len()
-    );
+    let mut groups: Vec<&DumpedGroup> = dump.groups.iter().flatten().collect();
+    groups.sort_unstable_by_key(|group| &group.id);
+    for group in groups {
+        tracing::info!(v = 0, podGroups = group_text(group), "Dump of cached PodGroup");
+        yield_now().await;
+    }
+    let summary = summary(dump);
     let pending: Vec<&Arc<PodInfo>> =
         [&dump.active, &dump.backoff, &dump.unschedulable, &dump.incomplete].into_iter().flatten().collect();
     // An empty queue also gets a line.
@@ -187,6 +188,38 @@ async fn log_dump(dump: &Dump) {
             None => return,
         }
     }
+}
+
+/// Returns the numbers of queued pods and groups in kube-scheduler's words.
+fn summary(dump: &Dump) -> String {
+    let elements = |pods: &[Arc<PodInfo>]| {
+        let groups: BTreeSet<&GroupId> = pods.iter().filter_map(|pod| pod.group()).collect();
+        pods.iter().filter(|pod| pod.group().is_none()).count() + groups.len()
+    };
+    let unschedulable =
+        if dump.release < Release::V1_37 { "unschedulablePods" } else { "unschedulableEntities" };
+    let mut text = format!(
+        "activeQ:{}; backoffQ:{}; {unschedulable}:{}",
+        elements(&dump.active),
+        elements(&dump.backoff),
+        elements(&dump.unschedulable)
+    );
+    if dump.groups.is_some() {
+        // No member waits for the end of its group's cycle, because a cycle is one step.
+        let incomplete = dump.incomplete.len();
+        text += &format!("; pendingPodGroupMemberPods:0; incompletePodGroupPods:{incomplete}");
+    }
+    text
+}
+
+fn group_text(group: &DumpedGroup) -> String {
+    let DumpedGroup { id, group, pods, scheduled } = group;
+    let wanted = match group {
+        None => "no object".to_owned(),
+        Some(group) if group.is_gang() => format!("gang, minCount: {}", group.min_count()),
+        Some(_) => "basic".to_owned(),
+    };
+    format!("name: {}, namespace: {}, {wanted}, pods: {pods}, scheduled: {scheduled}", id.name, id.namespace)
 }
 
 fn node_text(node: &DumpedNode) -> String {
@@ -265,6 +298,7 @@ mod tests {
             unschedulable: vec![pod("large")],
             incomplete: vec![pod("early")],
             left_alone: vec![pod("theirs")],
+            ..Dump::default()
         };
         let pods = ["bound", "ghost", "new", "again", "large", "early", "theirs"]
             .map(|p| format!("{p}-uid(ns/{p})"));
@@ -319,6 +353,31 @@ mod tests {
         assert_eq!(compared.pods.missed, set(&["1(ns/pod-1)", "2(ns/pod-2)"]));
         drop(debugger);
         assert_eq!(engine_thread.join().unwrap(), 2, "the comparison was repeated once");
+    }
+
+    #[test]
+    fn the_summary_counts_each_group_once() {
+        let member = |name: &str| {
+            let group = GroupId { namespace: "ns".into(), name: "g".into() };
+            let pod = Pod { name: name.into(), uid: name.into(), ..Pod::default() };
+            Arc::new(PodInfo::new(pod, &mut Default::default()).in_group(Some(group)))
+        };
+        let unschedulable = vec![member("a"), member("b"), pod("single")];
+        let dump = Dump { unschedulable, active: vec![pod("new")], ..Dump::default() };
+        let old = Dump { release: Release::V1_36, ..dump.clone() };
+        assert_eq!(summary(&old), "activeQ:1; backoffQ:0; unschedulablePods:2");
+        let groups = Some(Vec::new());
+        let new = Dump { release: Release::V1_37, groups, incomplete: vec![member("c")], ..dump };
+        let expected = "activeQ:1; backoffQ:0; unschedulableEntities:2; pendingPodGroupMemberPods:0; \
+                        incompletePodGroupPods:1";
+        assert_eq!(summary(&new), expected);
+    }
+
+    #[test]
+    fn a_group_is_described_with_the_numbers_of_its_members() {
+        let id = GroupId { namespace: "ns".into(), name: "g".into() };
+        let group = DumpedGroup { id, group: None, pods: 3, scheduled: 1 };
+        assert_eq!(group_text(&group), "name: g, namespace: ns, no object, pods: 3, scheduled: 1");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use harbormaster_api::Release;
+use harbormaster_api::features::Features;
 use tokio::sync::oneshot;
 
 use crate::message::{EngineMessage, ToEngine};
@@ -23,9 +23,9 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates the metrics of a release, all at zero.
-    pub fn of(release: Release) -> Self {
-        Self { numbers: harbormaster_metrics::Metrics::of(release), engine: Arc::default() }
+    /// Creates the metrics that exist with these features, all at zero.
+    pub fn with(features: Features) -> Self {
+        Self { numbers: harbormaster_metrics::Metrics::with(features), engine: Arc::default() }
     }
 
     /// Returns the `/metrics` page, whose content type is [`CONTENT_TYPE`].

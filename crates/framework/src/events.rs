@@ -301,7 +301,7 @@ impl fmt::Display for ClusterEvent {
     }
 }
 
-/// How a release reports changes to pods.
+/// Way in which a release reports changes to pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodEvents {
     /// Resource of a pod without a node, for all but the pod's own hints.

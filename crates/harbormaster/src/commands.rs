@@ -57,7 +57,7 @@ const COMMIT: Option<&str> = option_env!("HARBORMASTER_COMMIT");
 const KUBE_SCHEDULER: &str = "kube-scheduler";
 /// Release that `simulate` and `sandbox` reproduce unless a flag names another.
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
-const SIMULATED: Release = Release::V1_36;
+const SIMULATED: Release = Release::NEWEST;
 const AFTER_HELP: &str = "Exit codes: 0 success; 1 any error; for others, see the help of the command.";
 
 /// Result of a command. Commands print their own errors.

@@ -17,7 +17,7 @@ This file is generated from the table in `crates/metrics/src/families.rs` by `UP
 Names, labels and buckets are those of kube-scheduler. A test runs the same workload through kube-scheduler v1.36 and Harbormaster and compares their metrics pages
 (`crates/harbormaster/tests/it/e2e_metrics.rs`). It lists the families that only one of them has, with reasons.
 
-The column Releases names the Kubernetes releases that have the metric, if not all of them do. A hidden metric is shown with `--show-hidden-metrics-for-version`. The help texts are those of
+The column Releases names the Kubernetes releases that have the metric, if not all of them do, and the feature gate that it needs. A hidden metric is shown with `--show-hidden-metrics-for-version`. The help texts are those of
 the newest release.
 
 The last column describes how the meaning of a metric differs in Harbormaster. The main reason for differences: kube-scheduler calls each plugin for each node, while
@@ -33,9 +33,8 @@ These metrics of kube-scheduler do not exist here:
 - `registered_metrics_total`, `hidden_metrics_total`: internals of the library that registers kube-scheduler's metrics
 - `cardinality_enforcement_unexpected_categorizations_total`: label values are restricted when a page is written
 - `leader_election_slowpath_total`: the log shows when an optimistic update of the lease fails
-- `scheduler_async_api_*`, `scheduler_pending_async_api_calls`, `scheduler_podgroup_*`, `scheduler_workload_preemption_*`, `scheduler_preemption_workload_disruptions`,
-  `scheduler_preemption_pdb_violations_total`, `scheduler_preemption_evaluation_duration_seconds`, `scheduler_preemption_execution_duration_seconds`, `scheduler_generated_placements_total`,
-  `scheduler_placement_*`: features that are not implemented
+- `scheduler_async_api_*`, `scheduler_pending_async_api_calls`, `scheduler_preemption_pdb_violations_total`, `scheduler_generated_placements_total`, `scheduler_placement_*`: features that are
+  not implemented
 - `scheduler_volume_binder_cache_requests_total`: declared by kube-scheduler but never incremented
 ";
 
@@ -78,6 +77,7 @@ fn releases(family: &Family) -> String {
         family.since.map(|since| format!("from {since}")),
         family.removed.map(|removed| format!("before {removed}")),
         family.deprecated.map(|deprecated| format!("hidden from {deprecated}")),
+        family.gate.map(|gate| format!("with `{}`", gate.name())),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -3,7 +3,10 @@
 //! Metrics that kube-scheduler also has keep its names, help texts, labels and buckets, so that dashboards and alerts
 //! written for kube-scheduler keep working. Where its releases differ, so do the metrics.
 
-use harbormaster_api::Release;
+use harbormaster_api::{
+    Release,
+    features::{Feature, Features},
+};
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +119,8 @@ pub struct Family {
     pub removed: Option<Release>,
     /// The first release that deprecates the metric; `None` if no release does.
     pub deprecated: Option<Release>,
+    /// The feature without which the metric does not exist, if there is one.
+    pub gate: Option<Feature>,
     /// Difference in meaning from kube-scheduler's metric; empty if there is none.
     pub difference: &'static str,
 }
@@ -132,6 +137,7 @@ impl Family {
             since: None,
             removed: None,
             deprecated: None,
+            gate: None,
             difference: "",
         }
     }
@@ -150,6 +156,10 @@ impl Family {
 
     const fn since(self, release: Release) -> Self {
         Self { since: Some(release), ..self }
+    }
+
+    const fn with(self, gate: Feature) -> Self {
+        Self { gate: Some(gate), ..self }
     }
 
     const fn removed_in(self, release: Release) -> Self {
@@ -172,6 +182,11 @@ impl Family {
 
     const fn differs(self, difference: &'static str) -> Self {
         Self { difference, ..self }
+    }
+
+    /// Returns true if the metric exists with these features.
+    pub fn exists_with(&self, features: Features) -> bool {
+        self.exists_in(features.release()) && self.gate.is_none_or(|gate| features.enabled(gate))
     }
 
     /// Returns true if the release has the metric.
@@ -328,6 +343,34 @@ families! { METRICS,
     PREEMPTION_EXECUTIONS = counter(Alpha, "scheduler_preemption_goroutines_execution_total",
         "Number of preemption goroutines executed.").by(&["result"])
         .differs("One per round of evictions, by its result; kube-scheduler 1.36 always reports success.");
+
+    // --- groups, and preemption by pods and groups ---
+    GROUP_ATTEMPTS = counter(Alpha, "scheduler_podgroup_schedule_attempts_total",
+        "Number of attempts to schedule pod group, by the result. 'unschedulable' means a pod group could not be scheduled, while 'error' means an internal scheduler problem.")
+        .by(&["result", "profile"]).since(V1_37).with(Feature::GenericWorkload);
+    GROUP_ATTEMPT_DURATION = histogram(Alpha, "scheduler_podgroup_scheduling_attempt_duration_seconds",
+        "Pod group scheduling attempt latency in seconds")
+        .by(&["result", "profile"]).exponential(0.001, 2.0, 15).since(V1_37).with(Feature::GenericWorkload);
+    GROUP_ALGORITHM_DURATION = histogram(Alpha, "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+        "Pod group scheduling algorithm latency in seconds")
+        .exponential(0.001, 2.0, 15).since(V1_37).with(Feature::GenericWorkload);
+    WORKLOAD_PREEMPTIONS = counter(Alpha, "scheduler_workload_preemption_attempts_total",
+        "Total preemption attempts initiated by workload (including pod groups) in the cluster till now.")
+        .by(&["result"]).since(V1_37).with(Feature::GenericWorkload);
+    WORKLOAD_VICTIMS = histogram(Alpha, "scheduler_workload_preemption_victims",
+        "Number of pod preemption victims caused by workload preemption.")
+        .exponential(1.0, 2.0, 11).since(V1_37).with(Feature::GenericWorkload);
+    WORKLOAD_DISRUPTIONS = histogram(Alpha, "scheduler_preemption_workload_disruptions",
+        "Number of workload preemption units being preempted. A single preemption unit can be all pods in a pod group (in case of DisruptionMode=all), or a single pod (in case of DisruptionMode=single).")
+        .by(&["preemptor"]).exponential(1.0, 2.0, 11).since(V1_37).with(Feature::GenericWorkload);
+    EVALUATION_DURATION = histogram(Alpha, "scheduler_preemption_evaluation_duration_seconds",
+        "Duration in seconds for identifying the target preemption victims.")
+        .by(&["preemptor", "result"]).exponential(0.001, 2.0, 16).since(V1_37).with(Feature::GenericWorkload)
+        .differs("Observed for each call of DefaultPreemption, also for groups that may not preempt or whose victims are still terminating.");
+    EXECUTION_DURATION = histogram(Alpha, "scheduler_preemption_execution_duration_seconds",
+        "Duration in seconds for preempting the target preemption victims. With async preemption enabled, preemption execution does not block the scheduling of other pods.")
+        .by(&["preemptor", "result"]).exponential(0.001, 2.0, 16).since(V1_37).with(Feature::GenericWorkload)
+        .differs("From the first request for a victim to the last response.");
 
     // --- from decision to binding ---
     PERMIT_DURATION = histogram(Beta, "scheduler_permit_wait_duration_seconds",

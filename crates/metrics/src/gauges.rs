@@ -19,7 +19,7 @@ const POD_POPPED: &str = "PodPopped";
 pub(crate) const POD: &str = "pod";
 
 /// kube-scheduler's label for a group.
-const POD_GROUP: &str = "podgroup";
+pub(crate) const POD_GROUP: &str = "podgroup";
 
 /// The gauges of the queue, the cache and the bindings.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::{
     time::SystemTime,
 };
 
-use harbormaster_api::Release;
+use harbormaster_api::{Release, features::Features};
 use harbormaster_core::{Engine, meter::Meter};
 use prometheus::{GaugeVec, IntCounter};
 
@@ -61,9 +61,14 @@ pub struct Build<'a> {
 }
 
 impl Metrics {
-    /// Creates the metrics of a release, all at zero.
+    /// Creates the metrics of a release with its default features, all at zero.
     pub fn of(release: Release) -> Self {
-        let registry = Registry::of(release);
+        Self::with(Features::of(release))
+    }
+
+    /// Creates the metrics that exist with these features, all at zero.
+    pub fn with(features: Features) -> Self {
+        let registry = Registry::of(features);
         Self(Arc::new(Inner {
             engine: Arc::new(recorder::Families::new(&registry)),
             gauges: Gauges::new(&registry),

@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 use harbormaster_framework::meter::{PluginMeter, Stage, Stamp, Status};
 use prometheus::{Histogram, IntCounter};
 
-use crate::{attempts::LastAttempt, recorder::Families};
+use crate::{
+    attempts::LastAttempt,
+    gauges::{POD, POD_GROUP},
+    recorder::Families,
+};
 
 /// Of this many cycles, one is measured plugin by plugin. The same ratio applies to calls outside a cycle, except that
-/// every call at [`Stage::Sign`] is measured.
+/// every call at [`Stage::Sign`] is measured. Every preemption is measured, too.
 const SAMPLE_EVERY: u64 = 10;
 /// The plugin whose PostFilter performs preemption.
 const PREEMPTION: &str = "DefaultPreemption";
@@ -170,6 +174,23 @@ impl PluginSeries {
         series.get_or_init(find).observe(took.as_secs_f64());
     }
 
+    /// Records a call that searched for victims, unless the call did something else.
+    fn observe_preemption(&self, stage: Stage, status: Status, took: Duration) {
+        if self.name != PREEMPTION {
+            return;
+        }
+        let preemptor = match stage {
+            Stage::PostFilter => POD,
+            Stage::PodGroupPostFilter => POD_GROUP,
+            _ => return,
+        };
+        let series = self.families.evaluation_duration.with_label_values(&[preemptor, status.name()]);
+        series.observe(took.as_secs_f64());
+        if stage == Stage::PodGroupPostFilter {
+            self.families.workload_preemptions.with_label_values(&[status.name()]).inc();
+        }
+    }
+
     fn observe_cycle(&self) {
         for stage in Stage::ALL {
             let CycleTime { nanoseconds, status } = &self.spent[stage as usize];
@@ -185,6 +206,7 @@ impl PluginMeter for PluginSeries {
     fn begin(&self, stage: Stage) -> Option<Stamp> {
         let measured = match stage {
             Stage::Sign => true,
+            Stage::PostFilter | Stage::PodGroupPostFilter if self.name == PREEMPTION => true,
             _ if is_in_cycle(stage) => {
                 self.sampling.is_sampled.load(Relaxed) || self.sampling.last.is_traced()
             }
@@ -199,6 +221,7 @@ impl PluginMeter for PluginSeries {
         if !is_in_cycle(stage) {
             return self.observe(stage, status, took);
         }
+        self.observe_preemption(stage, status, took);
         if self.sampling.last.is_traced() {
             self.sampling.last.record_plugin(self.name, stage, (begun, now), status);
         }

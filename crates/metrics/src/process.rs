@@ -133,7 +133,7 @@ fn traffic(netstat: &str) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use harbormaster_api::Release;
+    use harbormaster_api::features::Features;
 
     use super::*;
 
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn this_process_started_before_now_and_uses_memory() {
-        let process = Process::new(&Registry::of(Release::default()));
+        let process = Process::new(&Registry::of(Features::default()));
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let age = now.as_secs_f64() - process.start_time.get();
         assert!((-2.0..86_400.0).contains(&age), "{age}");

@@ -22,7 +22,7 @@ use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounte
 use crate::{
     attempts::Attempts,
     families as table,
-    gauges::POD,
+    gauges::{POD, POD_GROUP},
     plugins::{ByStage, ByStatus, PluginSeries, Sampling, is_in_cycle},
     series::{Registry, Series},
 };
@@ -53,6 +53,14 @@ pub(crate) struct Families {
     preemption_victims: Histogram,
     preemption_duration: HistogramVec,
     preemption_executions: IntCounterVec,
+    group_attempts: IntCounterVec,
+    group_attempt_duration: HistogramVec,
+    group_algorithm_duration: Histogram,
+    pub(crate) workload_preemptions: IntCounterVec,
+    workload_victims: Histogram,
+    workload_disruptions: HistogramVec,
+    pub(crate) evaluation_duration: HistogramVec,
+    execution_duration: HistogramVec,
     permit_duration: HistogramVec,
     batch_attempts: IntCounterVec,
     batch_flushes: IntCounterVec,
@@ -90,6 +98,14 @@ impl Families {
             preemption_victims: one(&table::PREEMPTION_VICTIMS),
             preemption_duration: histograms(&table::PREEMPTION_DURATION),
             preemption_executions: counters(&table::PREEMPTION_EXECUTIONS),
+            group_attempts: counters(&table::GROUP_ATTEMPTS),
+            group_attempt_duration: histograms(&table::GROUP_ATTEMPT_DURATION),
+            group_algorithm_duration: one(&table::GROUP_ALGORITHM_DURATION),
+            workload_preemptions: counters(&table::WORKLOAD_PREEMPTIONS),
+            workload_victims: one(&table::WORKLOAD_VICTIMS),
+            workload_disruptions: histograms(&table::WORKLOAD_DISRUPTIONS),
+            evaluation_duration: histograms(&table::EVALUATION_DURATION),
+            execution_duration: histograms(&table::EXECUTION_DURATION),
             permit_duration: histograms(&table::PERMIT_DURATION),
             batch_attempts: counters(&table::BATCH_ATTEMPTS),
             batch_flushes: counters(&table::BATCH_FLUSHES),
@@ -104,7 +120,7 @@ impl Families {
     }
 }
 
-/// The series of one part of the queue and one cause.
+/// The series of one part of the queue and one cause, for pods on their own or for groups.
 #[derive(Debug)]
 struct IncomingSeries {
     pods: IntCounter,
@@ -112,8 +128,8 @@ struct IncomingSeries {
 }
 
 impl IncomingSeries {
-    fn inc(&self) {
-        self.pods.inc();
+    fn inc(&self, pods: usize) {
+        self.pods.inc_by(pods as u64);
         if let Some(entities) = &self.entities {
             entities.inc();
         }
@@ -144,7 +160,7 @@ pub(crate) struct Recorder {
     sampling: Arc<Sampling>,
     profiles: Mutex<Vec<Arc<ProfileSeries>>>,
     sli_durations: [OnceLock<Histogram>; MANY_ATTEMPTS],
-    incoming: Series<(QueueState, Cause), IncomingSeries>,
+    incoming: Series<(QueueState, Cause, bool), IncomingSeries>,
     rejections: Series<(Str, &'static str), Gauge>,
     events: Series<ClusterEvent, Histogram>,
     hints: Series<(&'static str, ClusterEvent, HintResult), Histogram>,
@@ -228,6 +244,21 @@ impl Meter for Recorder {
         }
     }
 
+    fn searched_group(&self, begun: Stamp) {
+        let took = self.now().since(begun);
+        self.sampling.last.record_search(took);
+        self.families.group_algorithm_duration.observe(took.as_secs_f64());
+    }
+
+    fn attempted_group(&self, profile: usize, result: AttemptResult, begun: Stamp) {
+        if let Some(profile) = self.profile_at(profile) {
+            let labels = [result.name(), profile.name.as_str()];
+            let duration = self.families.group_attempt_duration.with_label_values(&labels);
+            duration.observe(self.now().since(begun).as_secs_f64());
+            self.families.group_attempts.with_label_values(&labels).inc();
+        }
+    }
+
     fn scheduled(&self, attempts: u32, waited: Option<Duration>, after_timeout: bool) {
         self.families.scheduling_attempts.observe(f64::from(attempts));
         if after_timeout {
@@ -242,23 +273,25 @@ impl Meter for Recorder {
         self.sli_durations[at - 1].get_or_init(find).observe(waited.as_secs_f64());
     }
 
-    fn queued(&self, place: QueueState, cause: Cause) {
+    fn queued(&self, place: QueueState, cause: Cause, members: Option<usize>) {
         let queue = match place {
             QueueState::Active => "active",
             QueueState::Backoff => "backoff",
             QueueState::Unschedulable => "unschedulable",
             QueueState::New | QueueState::InFlight => return,
         };
-        let find = |(_, cause): &(QueueState, Cause)| {
+        let kind = if members.is_some() { POD_GROUP } else { POD };
+        let find = |(_, cause, _): &(QueueState, Cause, bool)| {
             let event = cause.to_string();
             let Families { incoming_pods, incoming_entities, .. } = &*self.families;
-            let entities = || incoming_entities.with_label_values(&[queue, event.as_str(), POD]);
+            let entities = || incoming_entities.with_label_values(&[queue, event.as_str(), kind]);
             IncomingSeries {
                 pods: incoming_pods.with_label_values(&[queue, event.as_str()]),
                 entities: is_new_entity(place, *cause).then(entities),
             }
         };
-        self.incoming.with((place, cause), find, IncomingSeries::inc);
+        let count = |series: &IncomingSeries| series.inc(members.unwrap_or(1));
+        self.incoming.with((place, cause, members.is_some()), find, count);
     }
 
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool) {
@@ -296,15 +329,22 @@ impl Meter for Recorder {
         series.observe(self.now().since(begun).as_secs_f64());
     }
 
-    fn victims(&self, victims: usize) {
-        self.families.preemption_victims.observe(victims as f64);
+    fn victims(&self, preemptor: &'static str, victims: usize, disrupted: usize) {
+        let Families { preemption_victims, workload_victims, .. } = &*self.families;
+        let family = if preemptor == POD { preemption_victims } else { workload_victims };
+        family.observe(victims as f64);
+        if disrupted > 0 {
+            let series = self.families.workload_disruptions.with_label_values(&[preemptor]);
+            series.observe(disrupted as f64);
+        }
     }
 
-    fn evicted(&self, failed: bool, begun: Stamp) {
-        let result = [if failed { "error" } else { "success" }];
-        let series = self.families.preemption_duration.with_label_values(&result);
-        series.observe(self.now().since(begun).as_secs_f64());
-        self.families.preemption_executions.with_label_values(&result).inc();
+    fn evicted(&self, preemptor: &'static str, failed: bool, begun: Stamp) {
+        let result = if failed { "error" } else { "success" };
+        let took = self.now().since(begun).as_secs_f64();
+        self.families.preemption_duration.with_label_values(&[result]).observe(took);
+        self.families.execution_duration.with_label_values(&[preemptor, result]).observe(took);
+        self.families.preemption_executions.with_label_values(&[result]).inc();
     }
 
     fn batch_lookup(&self, profile: usize, hinted: bool, begun: Stamp) {
@@ -341,7 +381,7 @@ struct ProfileSeries {
     name: String,
     families: Arc<Families>,
     sampling: Arc<Sampling>,
-    attempts: [OnceLock<(Histogram, IntCounter)>; 3],
+    attempts: [OnceLock<(Histogram, IntCounter)>; AttemptResult::COUNT],
     points: ByStage<ByStatus>,
 }
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use harbormaster_api::Release;
+use harbormaster_api::{Release, features::Features};
 use prometheus::{
     Counter, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, core::Collector,
     proto::MetricFamily,
@@ -15,28 +15,29 @@ use rustc_hash::FxHashMap;
 
 use crate::families::{Family, METRICS};
 
-/// The families of one release. A family that the release does not have is recorded like any other, but is not shown.
+/// The families that exist with certain features. Others are recorded like these, but not shown.
 #[derive(Debug)]
 pub(crate) struct Registry {
     shown: prometheus::Registry,
-    release: Release,
+    features: Features,
 }
 
 impl Registry {
-    pub(crate) fn of(release: Release) -> Self {
-        Self { shown: prometheus::Registry::new(), release }
+    pub(crate) fn of(features: Features) -> Self {
+        Self { shown: prometheus::Registry::new(), features }
     }
 
     /// The release.
     pub(crate) fn release(&self) -> Release {
-        self.release
+        self.features.release()
     }
 
     /// Reads the families, including those that the release hides if `with_hidden` is set.
     pub(crate) fn gather(&self, with_hidden: bool) -> Vec<MetricFamily> {
         let mut families = self.shown.gather();
         if !with_hidden {
-            let hidden = |name: &str| METRICS.iter().any(|f| f.name == name && f.is_hidden_in(self.release));
+            let hidden =
+                |name: &str| METRICS.iter().any(|f| f.name == name && f.is_hidden_in(self.release()));
             families.retain(|family| !hidden(family.name()));
         }
         families
@@ -66,7 +67,7 @@ impl Registry {
     }
 
     fn opts(&self, family: &Family) -> Opts {
-        Opts::new(family.name, family.full_help(self.release))
+        Opts::new(family.name, family.full_help(self.release()))
     }
 
     fn register<C: Collector + Clone + 'static>(
@@ -75,7 +76,7 @@ impl Registry {
         collector: prometheus::Result<C>,
     ) -> C {
         let registered = collector.and_then(|collector| {
-            if family.exists_in(self.release) {
+            if family.exists_with(self.features) {
                 self.shown.register(Box::new(collector.clone()))?;
             }
             Ok(collector)

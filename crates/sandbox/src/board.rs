@@ -53,6 +53,8 @@ pub struct PodView {
     pub message: Option<String>,
     /// `spec.schedulerName`.
     pub scheduler: String,
+    /// Group of pods to which the pod belongs (`namespace/name`).
+    pub group: Option<String>,
 }
 
 impl PodView {
@@ -102,6 +104,8 @@ impl PodView {
             state,
             message,
             scheduler,
+            group: some(text(pod, "/spec/schedulingGroup/podGroupName"))
+                .map(|group| format!("{}/{group}", text(pod, "/metadata/namespace"))),
         }
     }
 }

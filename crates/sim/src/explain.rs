@@ -141,7 +141,7 @@ impl Judge {
             report.mark_foreign();
             return report;
         };
-        report.pre_enqueue = pre_enqueue(self.runners[at].profile(), self.cache.cluster.objects(), pod);
+        report.pre_enqueue = pre_enqueue(self.runners[at].profile(), self.cache.cluster.objects(), pod, None);
         report.attempts = 1;
         let nodes = &mut self.cache.cluster;
         let found = self.runners[at].find(nodes, pod, Search::all(&mut Rotation::default()));

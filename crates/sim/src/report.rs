@@ -43,6 +43,8 @@ pub struct PodReport {
     pub pod: String,
     /// `spec.schedulerName`.
     pub profile: String,
+    /// Group of pods to which the pod belongs (`namespace/name`).
+    pub group: Option<String>,
     /// Controller of the pod, such as `ReplicaSet shop/web-6d4f`.
     pub owner: Option<String>,
     /// Node of the pod.
@@ -73,6 +75,9 @@ impl Serialize for PodReport {
         let mut map = to.serialize_map(None)?;
         map.serialize_entry("pod", &self.pod)?;
         map.serialize_entry("profile", &self.profile)?;
+        if let Some(group) = &self.group {
+            map.serialize_entry("group", group)?;
+        }
         map.serialize_entry("owner", &self.owner)?;
         map.serialize_entry("state", self.fate().word())?;
         map.serialize_entry("node", &self.node)?;

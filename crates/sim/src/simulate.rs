@@ -2,6 +2,7 @@
 //! may change something.
 
 mod devices;
+mod groups;
 mod storage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -13,7 +14,7 @@ use harbormaster_api::{
 use harbormaster_core::{
     BindOutcome, Effect, Engine, EngineConfig, EvictOutcome, EvictTask, Input, Outcome, StatusPatch,
 };
-use harbormaster_framework::pod::PodInfo;
+use harbormaster_framework::{pod::PodInfo, profile::Profile};
 use harbormaster_world::volumes::Volumes;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -94,6 +95,7 @@ impl Explainer<'_> {
 /// The engine and the objects that the API server would hold.
 struct SimulatedCluster<'a> {
     engine: Engine,
+    profiles: Vec<Arc<Profile>>,
     explainer: Option<Explainer<'a>>,
     now: Timestamp,
     reports: FxHashMap<Str, PodReport>,
@@ -118,6 +120,7 @@ impl<'a> SimulatedCluster<'a> {
         let mut world = Self {
             explainer,
             engine: Engine::new(config.clone()),
+            profiles: config.profiles.clone(),
             now: START,
             reports: FxHashMap::default(),
             order: Vec::new(),
@@ -166,7 +169,7 @@ impl<'a> SimulatedCluster<'a> {
             match config.profiles.iter().find(|p| *p.name() == pod.spec.scheduler_name) {
                 Some(profile) => {
                     let objects = self.engine.cache().cluster.objects();
-                    report.pre_enqueue = pre_enqueue(profile, objects, &info);
+                    report.pre_enqueue = pre_enqueue(profile, objects, &info, None);
                 }
                 None => report.mark_foreign(),
             }
@@ -177,6 +180,7 @@ impl<'a> SimulatedCluster<'a> {
             self.objects.insert(pod.uid.clone(), pod.clone());
             self.input(Input::Pod(pod));
         }
+        self.note_groups();
     }
 
     fn input(&mut self, input: Input) {
@@ -286,7 +290,7 @@ impl<'a> SimulatedCluster<'a> {
     /// Removes a victim. No controller replaces it.
     fn evict(&mut self, task: EvictTask) {
         let (victim, uid) = (task.victim.clone(), task.victim.uid.clone());
-        let preemptor = self.objects.get(&task.preemptor).map(|p| format!("{}/{}", p.namespace, p.name));
+        let preemptor = self.name_of_preemptor(&task.preemptor);
         if let Some(report) = self.reports.get_mut(&task.preemptor) {
             report.victims.push(victim.full_name());
         }
@@ -355,6 +359,7 @@ impl<'a> SimulatedCluster<'a> {
     }
 
     fn finish(mut self) -> Report {
+        self.explain_untried_members();
         for report in self.reports.values_mut().filter(|report| report.lacks_its_binding()) {
             report.looked_at = None;
         }

@@ -180,7 +180,7 @@ impl Context<'_> {
             None => defaults::apply(self.kind.defaults, object),
         }
         match self.kind.rules {
-            Rules::Pod => pod::defaults(object, self.now),
+            Rules::Pod => pod::defaults(object, self.features.release(), self.now),
             Rules::Node => node::defaults(self.taint_new_nodes, object),
             Rules::Definition => definition::defaults(object),
             Rules::Autoscaler => autoscaler::defaults(object),

@@ -1,6 +1,8 @@
-//! The plugin in simulations: the scenarios of scheduler-plugins' own integration tests.
+//! The plugin in simulations: the scenarios of scheduler-plugins' own integration tests. The controller on a cluster.
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
+
+mod controller;
 
 use std::collections::BTreeSet;
 

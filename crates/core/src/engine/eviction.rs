@@ -1,10 +1,13 @@
 //! Evicts victims step by step. The preemptor is held back until the last victim is terminating or gone, or until the
 //! evictions have ended.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::{group::PodGroup, pod::PodInfo};
+use harbormaster_framework::{
+    group::{Disruption, PodGroup},
+    pod::PodInfo,
+};
 
 use super::Engine;
 use crate::effect::EvictTask;
@@ -50,11 +53,11 @@ impl Engine {
     }
 
     fn begin_round(&mut self, preemption: Preemption, victims: Vec<Arc<PodInfo>>, now: Timestamp) {
-        let all = victims.len();
+        let (all, disrupted) = (victims.len(), self.disrupted_groups(&victims));
         let mut victims: Vec<Arc<PodInfo>> = victims.into_iter().filter(|v| !v.is_terminating()).collect();
         let Some(last) = victims.pop() else { return };
         let started = self.meter.as_ref().map(|meter| {
-            meter.victims(all);
+            meter.victims(preemption.kind, all, disrupted);
             meter.now()
         });
         self.queue.hold_for_eviction(preemption.key.clone());
@@ -65,6 +68,17 @@ impl Engine {
         for victim in victims {
             self.evict(round, victim, now);
         }
+    }
+
+    /// Number of groups that are disrupted as a whole, and of single members of other groups, among the victims.
+    fn disrupted_groups(&self, victims: &[Arc<PodInfo>]) -> usize {
+        let mut whole = BTreeSet::new();
+        let is_first = |victim: &&Arc<PodInfo>| match victim.group().and_then(|id| self.cache.groups.get(id))
+        {
+            Some(group) if group.disruption == Disruption::All => whole.insert(&group.id),
+            group => group.is_some(),
+        };
+        victims.iter().filter(is_first).count()
     }
 
     /// Handles the outcome of an eviction requested by [`crate::Effect::Evict`].
@@ -125,9 +139,9 @@ impl Engine {
                 }
                 self.evict(round, last, now);
             }
-            NextStep::Over { held, retry, started, failed } => {
+            NextStep::Over { held, retry, kind, started, failed } => {
                 if let (Some(meter), Some(started)) = (&self.meter, started) {
-                    meter.evicted(failed, started);
+                    meter.evicted(kind, failed, started);
                 }
                 held.iter().for_each(|preemptor| self.queue.release_from_eviction(preemptor));
                 retry.iter().for_each(|preemptor| self.queue.activate(preemptor, self.cache.at(now)));

@@ -11,6 +11,7 @@ use harbormaster_framework::{
     cluster::Cluster,
     group::{Assignment, Feasibility, GroupCondition, PodGroup},
     guard::GuardedPlugin,
+    meter::Stamp,
     nodeset::NodeIdx,
     pod::PodInfo,
 };
@@ -23,6 +24,7 @@ use super::{
 use crate::{
     effect::GroupCall,
     failure::Failure,
+    meter::AttemptResult,
     nominator::NewNomination,
     outcome::{Attempted, Outcome},
     permit::Permission,
@@ -52,11 +54,14 @@ pub(super) struct Trial {
     untried: Vec<QueuedPod>,
     /// True if whether a member fits a node depended on that node alone.
     pub(super) is_local: bool,
+    /// Start of the attempt, if it is measured.
+    begun: Option<Stamp>,
 }
 
 impl Default for Trial {
     fn default() -> Self {
-        Self { placed: Vec::new(), rejected: Vec::new(), untried: Vec::new(), is_local: true }
+        let (placed, rejected, untried) = Default::default();
+        Self { placed, rejected, untried, is_local: true, begun: None }
     }
 }
 
@@ -129,15 +134,18 @@ impl Engine {
         }
         self.cache.cluster.refresh();
         let mut trial = Trial::default();
-        let decided = match mismatch(&group.group, &members) {
+        let decided = match self.cache.groups.mismatch(&group.group, &members) {
             Some(error) => {
                 trial.untried = members;
                 Err(GroupFailure::Error(error))
             }
-            None => self.place_members(&group, members, &mut trial, begun),
+            None => {
+                trial.begun = attempt_begun;
+                self.place_members(&group, members, &mut trial, begun)
+            }
         };
-        if let (Some(meter), Some(begun)) = (&self.meter, attempt_begun) {
-            meter.searched(begun);
+        if let (Some(meter), Some(begun)) = (&self.meter, trial.begun) {
+            meter.searched_group(begun);
         }
         let now = clock();
         match decided.and_then(|()| self.permit_members(&group, &mut trial)) {
@@ -184,7 +192,12 @@ impl Engine {
     fn place(&mut self, entry: &QueuedPod, trial: &mut Trial, now: Timestamp) -> Result<Held, Failure> {
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
-        let mut attempt = self.finder.find(cluster, entry, &nominated, cycle, now)?;
+        let begun = self.meter.as_ref().map(|meter| meter.now());
+        let found = self.finder.find(cluster, entry, &nominated, cycle, now);
+        if let (Some(meter), Some(begun)) = (&self.meter, begun) {
+            meter.searched(begun);
+        }
+        let mut attempt = found?;
         trial.is_local &= attempt.is_local();
         if let Decision::Unschedulable(_) = attempt.decision() {
             return Err(Failure::Unschedulable(Box::new(attempt.take_diagnosis())));
@@ -272,6 +285,7 @@ impl Engine {
             self.fail_member(&mut group, entry, failure, NewNomination::Keep, outcomes, now);
         }
         self.report_group(&group, true, "Scheduled", "", now);
+        self.group_attempt_ended(&group, AttemptResult::Scheduled, trial.begun);
         self.queue.give_back_group(group, GroupResult::Scheduled, self.cache.at(now));
     }
 
@@ -285,7 +299,7 @@ impl Engine {
         now: Timestamp,
     ) {
         let rejectors = self.rejectors_of(&group, &trial);
-        let Trial { placed, rejected, untried, .. } = trial;
+        let Trial { placed, rejected, untried, begun, .. } = trial;
         let released = self.release_all(placed);
         let untried: Vec<_> = untried.into_iter().map(|entry| (entry, failure.of_member())).collect();
         let found = match &failure {
@@ -308,7 +322,7 @@ impl Engine {
             None => otherwise,
             Some(nodes) => match nodes.iter().find(|(uid, _)| uid == entry.uid()) {
                 Some((_, node)) => NewNomination::Set(node.clone()),
-                None => NewNomination::Clear,
+                None => NewNomination::Keep,
             },
         };
         for entry in released {
@@ -331,8 +345,21 @@ impl Engine {
             let members: Vec<Arc<PodInfo>> = group.members.iter().map(|entry| entry.pod.clone()).collect();
             self.begin_group_eviction(&group.group, members, found.victims, now);
         }
+        let result = match &found.nodes {
+            _ if is_error => AttemptResult::Error,
+            Some(_) => AttemptResult::WaitingOnPreemption,
+            None => AttemptResult::Unschedulable,
+        };
+        self.group_attempt_ended(&group, result, begun);
         let result = if is_error { GroupResult::Failed } else { GroupResult::Rejected(rejectors) };
         self.queue.give_back_group(group, result, self.cache.at(now));
+    }
+
+    /// Reports a finished attempt for a group to the meter.
+    fn group_attempt_ended(&self, group: &QueuedGroup, result: AttemptResult, begun: Option<Stamp>) {
+        if let (Some(meter), Some(begun)) = (&self.meter, begun) {
+            meter.attempted_group(group.standing.profile, result, begun);
+        }
     }
 
     /// Reports the failure of a member, and adds it to the group's members that return to the queue.
@@ -447,30 +474,6 @@ fn new_condition(
         observed_generation: group.generation,
         last_transition: unchanged.map_or(now, |old| old.last_transition),
     })
-}
-
-/// Returns the error for members that cannot be placed together, if there is one: they must have the same scheduler and
-/// preemption policy, and the group's priority if it has one.
-fn mismatch(group: &PodGroup, members: &[QueuedPod]) -> Option<String> {
-    let same = "all pods in a single pod group should have the same";
-    let first = &members.first()?.pod;
-    members.iter().find_map(|entry| {
-        let pod = &entry.pod;
-        let (name, expected) = (&pod.spec.scheduler_name, &first.spec.scheduler_name);
-        if name != expected {
-            return Some(format!("{same} .spec.schedulerName set, got: {name:?} and {expected:?}"));
-        }
-        if let Some(priority) = group.priority.filter(|priority| *priority != pod.priority()) {
-            let own = pod.priority();
-            return Some(format!("{same} priority as the pod group's priority, got {own} and {priority}"));
-        }
-        let (policy, expected) = (policy_of(pod), policy_of(first));
-        (policy != expected).then(|| format!("{same} preemption policy, got {policy} and {expected}"))
-    })
-}
-
-fn policy_of(pod: &PodInfo) -> &'static str {
-    if pod.spec.never_preempts { "Never" } else { "PreemptLowerPriority" }
 }
 
 fn attempted(mut outcomes: Vec<(Arc<PodInfo>, Outcome)>) -> Attempted {

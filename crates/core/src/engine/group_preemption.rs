@@ -1,6 +1,6 @@
 //! PodGroupPostFilter: looks for a way to place a group for which too few nodes were found.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
@@ -69,38 +69,47 @@ impl Engine {
         if profile.at(ExtensionPoint::PodGroupPostFilter).is_empty() {
             return Ok(GroupPostFilterResult::default());
         }
-        let mut reasons: Vec<String> = Vec::new();
+        let (_, result) = profile.measured(
+            Stage::PodGroupPostFilter,
+            |(status, _)| *status,
+            || self.ask_group_post_filters(&profile, group, members, tried, now),
+        );
+        result
+    }
+
+    fn ask_group_post_filters(
+        &mut self,
+        profile: &Profile,
+        group: &QueuedGroup,
+        members: &[QueuedPod],
+        tried: &Tried<'_>,
+        now: Timestamp,
+    ) -> (Status, Result<GroupPostFilterResult, String>) {
+        let joined = |texts: Vec<Cow<'_, str>>| Some(texts.join(", "));
+        let mut reasons = Vec::new();
         for plugin in profile.at(ExtensionPoint::PodGroupPostFilter) {
             // kube-scheduler lets a plugin fail if no member has reached its PreFilter.
-            let pre_filtered = !self.finder.is_in_parity() || tried.was_pre_filtered(&profile, *plugin);
+            let pre_filtered = !self.finder.is_in_parity() || tried.was_pre_filtered(profile, *plugin);
             let plugin = profile.plugin(*plugin);
-            let status = |answer: &Result<GroupPostFiltered, PointError>| match answer {
-                Ok(GroupPostFiltered::Nominate { .. }) => Status::Success,
-                Ok(GroupPostFiltered::NoHelp { .. }) => Status::Unschedulable,
-                Ok(GroupPostFiltered::Unresolvable { .. }) => Status::Unresolvable,
-                Err(_) => Status::Error,
-            };
-            let answer = profile.measured(Stage::PodGroupPostFilter, status, || {
-                self.with_what_if(group, members, pre_filtered, now, |cx| plugin.group_post_filter(cx))
-            });
-            let texts = |texts: Vec<_>| texts.into_iter().map(std::borrow::Cow::into_owned);
-            match answer {
+            match self.with_what_if(group, members, pre_filtered, now, |cx| plugin.group_post_filter(cx)) {
                 Ok(GroupPostFiltered::Nominate { nodes, victims, reasons }) => {
-                    let text = Some(texts(reasons).collect::<Vec<_>>().join(", "));
-                    return Ok(GroupPostFilterResult { text, nodes: Some(nodes), victims });
+                    let result = GroupPostFilterResult { text: joined(reasons), nodes: Some(nodes), victims };
+                    return (Status::Success, Ok(result));
                 }
                 Ok(GroupPostFiltered::Unresolvable { reasons }) => {
-                    let text = Some(texts(reasons).collect::<Vec<_>>().join(", "));
-                    return Ok(GroupPostFilterResult { text, ..GroupPostFilterResult::default() });
+                    let result = GroupPostFilterResult { text: joined(reasons), ..Default::default() };
+                    return (Status::Unresolvable, Ok(result));
                 }
-                Ok(GroupPostFiltered::NoHelp { reasons: why }) => reasons.extend(texts(why)),
+                Ok(GroupPostFiltered::NoHelp { reasons: why }) => reasons.extend(why),
                 Err(error) => {
                     let name = plugin.name();
-                    return Err(format!("error in {name:?} PodGroupPostFilter plugins: {}", error.source));
+                    let text = format!("error in {name:?} PodGroupPostFilter plugins: {}", error.source);
+                    return (Status::Error, Err(text));
                 }
             }
         }
-        Ok(GroupPostFilterResult { text: Some(reasons.join(", ")), ..GroupPostFilterResult::default() })
+        let result = GroupPostFilterResult { text: joined(reasons), ..Default::default() };
+        (Status::Unschedulable, Ok(result))
     }
 
     fn with_what_if<T>(
@@ -121,7 +130,7 @@ impl Engine {
             group,
             members,
             now,
-            removed: Vec::new(),
+            removed: BTreeMap::new(),
             before: BTreeMap::new(),
             is_local: false,
         };
@@ -135,7 +144,8 @@ struct EngineWhatIf<'a> {
     group: &'a QueuedGroup,
     members: &'a [QueuedPod],
     now: Timestamp,
-    removed: Vec<(NodeIdx, Arc<PodInfo>)>,
+    /// Pods that are removed, by UID.
+    removed: BTreeMap<Str, (NodeIdx, Arc<PodInfo>)>,
     /// The original pods of each row from which a pod was removed. Their order breaks ties.
     before: BTreeMap<NodeIdx, Vec<Arc<PodInfo>>>,
     is_local: bool,
@@ -159,13 +169,12 @@ impl GroupWhatIf for EngineWhatIf<'_> {
         let node = cluster.node(row).name().clone();
         self.before.entry(row).or_insert_with(|| cluster.node(row).pods().to_vec());
         if cluster.remove_pod(&node, &pod.uid) {
-            self.removed.push((row, pod.clone()));
+            self.removed.insert(pod.uid.clone(), (row, pod.clone()));
         }
     }
 
     fn restore(&mut self, row: NodeIdx, pod: &Arc<PodInfo>) {
-        if let Some(at) = self.removed.iter().position(|(_, removed)| removed.uid == pod.uid) {
-            self.removed.swap_remove(at);
+        if self.removed.remove(&pod.uid).is_some() {
             let cluster = &mut self.engine.cache.cluster;
             let node = cluster.node(row).name().clone();
             cluster.add_pod(&node, pod.clone());
@@ -211,7 +220,7 @@ impl GroupWhatIf for EngineWhatIf<'_> {
 
 impl Drop for EngineWhatIf<'_> {
     fn drop(&mut self) {
-        for (row, pod) in std::mem::take(&mut self.removed).into_iter().rev() {
+        for (row, pod) in std::mem::take(&mut self.removed).into_values() {
             let cluster = &mut self.engine.cache.cluster;
             let node = cluster.node(row).name().clone();
             cluster.add_pod(&node, pod);

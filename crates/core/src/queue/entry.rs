@@ -223,6 +223,11 @@ impl Entity {
         }
     }
 
+    /// Number of members; `None` for a pod on its own.
+    pub(super) fn members(&self) -> Option<usize> {
+        self.group().map(|_| self.pods().len())
+    }
+
     /// Replaces a pod by its newer version.
     pub(super) fn replace(&mut self, pod: Arc<PodInfo>) {
         if let Some(entry) = self.pods_mut().iter_mut().find(|entry| *entry.uid() == pod.uid) {

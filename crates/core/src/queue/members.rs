@@ -99,20 +99,32 @@ impl Queue {
     /// Adds a member to an element that was in the given part, and puts the element back. The new member may gate a group
     /// that is active or in backoff. A group that waits for an event continues to wait.
     fn join(&mut self, mut group: QueuedGroup, state: QueueState, entry: QueuedPod, at: Moment<'_>) {
-        let origin = Origin { from: state, cause: Cause::Event(self.pod_created) };
         group.members.push(entry);
         let entity = Entity::Group(group);
         if state == QueueState::Unschedulable {
-            return self.put_unschedulable(entity, origin);
+            return self.put_back(state, entity, at);
         }
         let newcomer = entity.pods().last();
         match newcomer.map_or(Ok(None), |entry| self.gate_of(&entity, entry, at)) {
-            Ok(Some(gate)) => self.put_gated(entity, gate, origin),
+            Ok(Some(gate)) => self.put_gated(entity, gate, self.joined(state)),
             // If the plugin fails, the whole element is checked again.
-            Err(_) => self.enter_active(entity, origin, at),
-            Ok(None) if state == QueueState::Active => self.push_active(entity, origin, at),
-            Ok(None) => self.push_backoff(entity),
+            Err(_) => self.enter_active(entity, self.joined(state), at),
+            Ok(None) => self.put_back(state, entity, at),
         }
+    }
+
+    /// Puts an element back into the part from which it was taken.
+    fn put_back(&mut self, state: QueueState, entity: Entity, at: Moment<'_>) {
+        match state {
+            QueueState::Active => self.push_active(entity, self.joined(state), at),
+            QueueState::Backoff => self.push_backoff(entity),
+            _ => self.put_unschedulable(entity, self.joined(state)),
+        }
+    }
+
+    /// Origin of an element that moves because its members change.
+    fn joined(&self, from: QueueState) -> Origin {
+        Origin { from, cause: Cause::Event(self.pod_created) }
     }
 
     /// Returns a member whose attempt has failed after its group's cycle had ended. If the group has no element, the
@@ -176,13 +188,12 @@ impl Queue {
         let Some((state, Entity::Group(mut group))) = self.take(&key) else { return };
         group.members.retain(|entry| entry.uid() != uid);
         let entity = Entity::Group(group);
-        let origin = Origin { from: state, cause: Cause::Event(self.pod_created) };
-        match state {
-            _ if entity.pods().is_empty() => self.count_rejectors(&entity, false),
-            QueueState::Active => self.push_active(entity, origin, at),
-            QueueState::Backoff => self.push_backoff(entity),
-            _ if entity.gated_by.is_some() => self.enter_active(entity, origin, at),
-            _ => self.put_unschedulable(entity, origin),
+        if entity.pods().is_empty() {
+            self.count_rejectors(&entity, false);
+        } else if entity.gated_by.is_some() {
+            self.enter_active(entity, self.joined(state), at);
+        } else {
+            self.put_back(state, entity, at);
         }
     }
 
@@ -191,13 +202,7 @@ impl Queue {
         let key = key_of(&group.id);
         if let Some((state, Entity::Group(mut queued))) = self.take(&key) {
             queued.group = group.clone();
-            let entity = Entity::Group(queued);
-            let origin = Origin { from: state, cause: Cause::Event(self.pod_created) };
-            match state {
-                QueueState::Active => self.push_active(entity, origin, at),
-                QueueState::Backoff => self.push_backoff(entity),
-                _ => self.put_unschedulable(entity, origin),
-            }
+            self.put_back(state, Entity::Group(queued), at);
         }
         let Some(members) = self.incomplete.0.remove(&group.id) else { return };
         let Some(standing) = members.first().map(|entry| entry.standing.clone()) else { return };
@@ -205,8 +210,7 @@ impl Queue {
             self.group_keys.insert(entry.uid().clone(), key.clone());
         }
         let entity = Entity::Group(QueuedGroup::new(group.clone(), members, standing));
-        let origin = Origin { from: QueueState::New, cause: Cause::Event(self.pod_created) };
-        self.enter_active(entity, origin, at);
+        self.enter_active(entity, self.joined(QueueState::New), at);
     }
 
     /// Handles a group whose object was deleted: its queued members wait until it is created again.

@@ -73,6 +73,7 @@ const OUTSIDE: &[&str] = &[
     "sandbox",
     "extender",
     "metrics-extender",
+    "coscheduling",
     "yoda",
 ];
 /// Libraries that only the crates in [`OUTSIDE`] may use.

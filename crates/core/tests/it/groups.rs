@@ -324,6 +324,39 @@ fn a_member_with_another_priority_or_scheduler_fails_the_group() {
 }
 
 #[test]
+fn a_member_with_another_priority_than_the_running_members_fails_the_group() {
+    let mut world = world();
+    world.set_node(node("n", 4000));
+    world.tell::<PodGroupObject>(&group("g", 1));
+    world.add_bound_pod(with_priority(member("running", "g", 1000), 3), "n");
+    world.add_pod(member("g-0", "g", 1000));
+    run(&mut world);
+    let error = "all pods in a single pod group should have the same priority as the pod group's priority, got 3 and 0";
+    assert_eq!(group_conditions(&mut world), [format!("g False SchedulerError: {error}")]);
+    world.remove_pod("running");
+    world.wait(Duration::from_secs(30));
+    run(&mut world);
+    assert_eq!(bound(&mut world), ["g-0"]);
+}
+
+#[test]
+fn a_dump_lists_groups_with_the_numbers_of_their_members() {
+    let mut world = world();
+    world.set_node(node("n", 1000));
+    world.tell::<PodGroupObject>(&group("g", 1));
+    add_members(&mut world, "g", 2, 1000);
+    run(&mut world);
+    add_members(&mut world, "unknown", 1, 1000);
+    let mut groups = world.engine.dump().groups.unwrap();
+    groups.sort_by(|a, b| a.id.cmp(&b.id));
+    let found: Vec<_> = groups
+        .iter()
+        .map(|group| (group.id.name.as_str(), group.group.is_some(), group.pods, group.scheduled))
+        .collect();
+    assert_eq!(found, [("g", true, 2, 1), ("unknown", false, 1, 0)]);
+}
+
+#[test]
 fn a_gated_member_holds_its_group_back_until_it_is_gone() {
     let mut world = world();
     world.set_node(node("n", 4000));

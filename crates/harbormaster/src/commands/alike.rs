@@ -1,11 +1,11 @@
-//! Grouping of similar pods into one row.
+//! Pods that share a row: the members of a group of pods and, in long tables, similar pods.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::layout::{Cell, Colour};
 
 /// Similar pods share rows only if the table has at least this many pods.
-pub(crate) const MANY: usize = 50;
+const MANY: usize = 50;
 /// Maximum number of nodes that a row lists by name.
 const NAMED: usize = 3;
 
@@ -14,6 +14,8 @@ const NAMED: usize = 3;
 pub(crate) struct Row {
     /// `namespace/name`.
     pub(crate) pod: String,
+    /// Group of pods to which the pod belongs (`namespace/name`).
+    pub(crate) group: Option<String>,
     /// Owner of the pod; empty if there is none. Similar pods have the same owner.
     pub(crate) owner: String,
     /// The pod's node, or a placeholder such as `<none>`.
@@ -29,16 +31,17 @@ pub(crate) struct Row {
     pub(crate) message: String,
 }
 
-/// Groups similar pods. The groups are in the order of their first pods.
+/// Puts pods that share a row together, in the order of their first pods.
 pub(crate) fn grouped(rows: Vec<Row>) -> Vec<Vec<Row>> {
+    let are_many = rows.len() >= MANY;
     let mut places = HashMap::new();
     let mut groups: Vec<Vec<Row>> = Vec::new();
-    for row in rows {
-        // Similar pods may have different nodes, and different numbers in their messages.
-        let place = if row.is_placed { String::new() } else { row.place.clone() };
-        let said =
-            if row.is_placed { row.message.is_empty().to_string() } else { without_numbers(&row.message) };
-        let key = (stem(&row).to_owned(), place, said);
+    for (at, row) in rows.into_iter().enumerate() {
+        let key = match &row.group {
+            Some(group) => Shared::Group(group.clone()),
+            None if are_many => similarity(&row),
+            None => Shared::Nothing(at),
+        };
         let at = *places.entry(key).or_insert(groups.len());
         if at == groups.len() {
             groups.push(Vec::new());
@@ -46,6 +49,23 @@ pub(crate) fn grouped(rows: Vec<Row>) -> Vec<Vec<Row>> {
         groups[at].push(row);
     }
     groups
+}
+
+/// Property that the pods of a row share.
+#[derive(PartialEq, Eq, Hash)]
+enum Shared {
+    Group(String),
+    /// Stem of the name, place and message.
+    Similar(String, String, String),
+    /// Number of the only pod of the row.
+    Nothing(usize),
+}
+
+fn similarity(row: &Row) -> Shared {
+    // Similar pods may have different nodes, and different numbers in their messages.
+    let place = if row.is_placed { String::new() } else { row.place.clone() };
+    let said = if row.is_placed { row.message.is_empty().to_string() } else { without_numbers(&row.message) };
+    Shared::Similar(stem(row).to_owned(), place, said)
 }
 
 /// Returns the pod's owner or, without an owner, the pod's name without its suffix.
@@ -68,9 +88,13 @@ fn without_numbers(text: &str) -> String {
     short
 }
 
-/// Returns the names of similar pods in one cell: `shop/web-* (12 pods)`.
+/// Returns the names of the pods in one cell: `shop/web-* (12 pods)`, or `shop/train (64 members)` for a group.
 pub(crate) fn pods(group: &[Row]) -> Cell {
     let [first, rest @ ..] = group else { return Cell::default() };
+    if let Some(name) = &first.group {
+        let members = if rest.is_empty() { "member" } else { "members" };
+        return Cell::from(format!("{name} ({} {members})", group.len()));
+    }
     if rest.is_empty() {
         return Cell::from(&first.pod);
     }
@@ -82,9 +106,13 @@ pub(crate) fn pods(group: &[Row]) -> Cell {
     Cell::from(format!("{}* ({} pods)", &common[..end], group.len()))
 }
 
-/// Returns the nodes of similar pods, or their placeholder.
+/// Returns the nodes of the pods or their placeholder; for a group that lacks nodes, the number of placed members.
 pub(crate) fn places(group: &[Row]) -> Cell {
     let Some(first) = group.first() else { return Cell::default() };
+    let waiting = waiting(group).count();
+    if first.group.is_some() && waiting > 0 {
+        return Cell::coloured(format!("{}/{} placed", group.len() - waiting, group.len()), Colour::Red);
+    }
     let nodes: BTreeSet<&str> = group.iter().map(|row| row.place.as_str()).collect();
     let text = match nodes.len() {
         0..=NAMED => nodes.into_iter().collect::<Vec<_>>().join(", "),
@@ -117,16 +145,75 @@ pub(crate) fn tried(group: &[Row]) -> Cell {
     Cell::from(group.iter().map(|row| row.tried).max().unwrap_or_default())
 }
 
-/// Returns the message of the first pod, with a note if other pods have different messages.
+fn waiting(group: &[Row]) -> impl Iterator<Item = &Row> {
+    group.iter().filter(|row| !row.is_placed)
+}
+
+/// Returns the message of the first pod, with a note if other pods have different messages. For a group that lacks
+/// nodes, returns the messages of the members that wait.
 pub(crate) fn message(group: &[Row]) -> Cell {
     let Some(first) = group.first() else { return Cell::default() };
+    let waiting = waiting(group).count();
+    if first.group.is_some() && waiting > 0 {
+        let reasons = reasons(group);
+        let begin = format!("waits for {waiting}");
+        return Cell::from(if reasons.is_empty() {
+            begin
+        } else {
+            format!("{begin}: {}", reasons.join("; "))
+        });
+    }
     let differs = group.iter().any(|row| row.message != first.message);
     Cell::from(if differs { format!("{} (and similar)", first.message) } else { first.message.clone() })
+}
+
+/// Returns the different messages of the members that wait. A member that could have had a node repeats the group's
+/// message after these words.
+fn reasons(group: &[Row]) -> Vec<&str> {
+    let messages = waiting(group).map(|row| row.message.as_str());
+    let own = messages.map(|said| said.strip_prefix("pod group is unschedulable, ").unwrap_or(said));
+    let mut reasons: Vec<&str> = Vec::new();
+    for reason in own.filter(|reason| !reason.is_empty()) {
+        if let Some(known) = reasons.iter_mut().find(|known| reason.starts_with(**known)) {
+            *known = reason;
+        } else if !reasons
+            .iter()
+            .any(|known| known.starts_with(reason) || without_numbers(known) == without_numbers(reason))
+        {
+            reasons.push(reason);
+        }
+    }
+    reasons
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_members_of_a_group_share_a_row_with_their_reasons() {
+        let few = "minCount (4) cannot be satisfied: 1 scheduled, 2 remaining";
+        let repeated = format!("pod group is unschedulable, {few}, pod group preemption: no victims");
+        let member = |name: &str, place: &str, message: &str| Row {
+            group: Some("a/train".to_owned()),
+            ..row(name, place, message)
+        };
+        let rows = vec![
+            row("a/single", "n1", ""),
+            member("a/t-0", "<none>", &repeated),
+            member("a/t-1", "<none>", "0/3 nodes: 3 full"),
+            member("a/t-2", "<none>", few),
+            member("a/t-3", "n1", ""),
+        ];
+        let groups = grouped(rows);
+        assert_eq!(groups.len(), 2);
+        let shown = [pods(&groups[1]), places(&groups[1]), message(&groups[1])];
+        let said = format!("waits for 3: {few}, pod group preemption: no victims; 0/3 nodes: 3 full");
+        assert_eq!(shown.map(|cell| cell.text().to_owned()), ["a/train (4 members)", "1/4 placed", &said]);
+        let placed = vec![member("a/t-0", "n1", ""), member("a/t-1", "n2", "")];
+        let shown = [pods(&placed), places(&placed), message(&placed)];
+        assert_eq!(shown.map(|cell| cell.text().to_owned()), ["a/train (2 members)", "n1, n2", ""]);
+    }
 
     fn row(pod: &str, place: &str, message: &str) -> Row {
         Row {
@@ -150,7 +237,9 @@ mod tests {
             row("a/db-0", "n1", ""),
             row("a/web-4", "<none>", "0/9 nodes: 9 tainted"),
         ];
-        let groups = grouped(rows);
+        let others = (0..MANY).map(|at| row(&format!("b/other-{at}"), "n1", ""));
+        let mut groups = grouped(rows.into_iter().chain(others).collect());
+        assert_eq!(groups.pop().map(|others| others.len()), Some(MANY));
         let shown: Vec<[String; 4]> = groups
             .iter()
             .map(|group| {

@@ -36,7 +36,7 @@ struct ListedKind {
 }
 
 /// Kinds that affect scheduling: group, version, and each plural with its kind.
-const KINDS: [(&str, &str, &[(&str, &str)]); 7] = [
+const KINDS: [(&str, &str, &[(&str, &str)]); 8] = [
     (
         "",
         "v1",
@@ -51,6 +51,7 @@ const KINDS: [(&str, &str, &[(&str, &str)]); 7] = [
         ],
     ),
     ("scheduling.k8s.io", "v1", &[("priorityclasses", "PriorityClass")]),
+    ("scheduling.k8s.io", "v1beta1", &[("podgroups", "PodGroup")]),
     (
         "storage.k8s.io",
         "v1",

@@ -8,6 +8,7 @@
 
 use std::time::{Duration, Instant};
 
+use harbormaster_api::Release;
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
 use harbormaster_driver::{Metrics, Reload, reload::ReloadError};
 use harbormaster_port::pages::Configuration;
@@ -171,7 +172,7 @@ impl Follower {
             for warning in &setup.warnings {
                 tracing::warn!("{warning}");
             }
-            self.shown.set(setup.config.to_value());
+            self.shown.set(setup.config.to_value(self.choices.features.release()));
             self.config = setup.config;
             text.clone_into(&mut self.source.text);
         }
@@ -194,7 +195,8 @@ impl Follower {
 /// Returns an error for each changed field that cannot be reloaded.
 fn needs_restart(old: &KubeSchedulerConfiguration, new: &KubeSchedulerConfiguration) -> Vec<ConfigError> {
     let mut different = Vec::new();
-    differences("", &old.to_value(), &new.to_value(), &mut different);
+    let [old_value, new_value] = [old, new].map(|config| config.to_value(Release::NEWEST));
+    differences("", &old_value, &new_value, &mut different);
     different.sort_by(|(a, ..), (b, ..)| a.cmp(b));
     let error = |(field, old, new_value): (String, Value, Value)| {
         new.error(&field, format!("{field}: the change from {old} to {new_value} needs a restart"))

@@ -107,8 +107,8 @@ fn run(program: &Program, given: &Flags, level: &log::Threshold) -> Result<(), S
 
 fn write_config(path: &Path, settings: &Settings, given: &Flags) -> Result<(), String> {
     let file = path.display();
-    std::fs::write(path, settings.setup.config.to_yaml()).map_err(|e| format!("{file}: {e}"))?;
     let release = settings.emulation.release();
+    std::fs::write(path, settings.setup.config.to_yaml(release)).map_err(|e| format!("{file}: {e}"))?;
     match settings::names_release(given) {
         true => tracing::info!(%file, %release, "Wrote configuration"),
         false => tracing::info!(

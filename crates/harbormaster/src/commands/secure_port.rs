@@ -152,7 +152,7 @@ pub(super) struct Shown {
 impl Shown {
     /// Shows the settings and the metrics. Only the first call has an effect.
     pub(super) fn set(&self, settings: &Settings, metrics: &Metrics) {
-        self.config.set(settings.setup.config.to_value());
+        self.config.set(settings.setup.config.to_value(settings.emulation.release()));
         self.release.get_or_init(|| settings.emulation.release().to_string());
         self.metrics.get_or_init(|| metrics.clone());
     }

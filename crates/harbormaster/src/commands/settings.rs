@@ -1,4 +1,4 @@
-//! What the flags and the configuration file of `run` mean under a release of Kubernetes, and the choice of the release.
+//! Meaning of the flags and the configuration file of `run` under a release of Kubernetes, and the choice of the release.
 
 use harbormaster_api::{Release, features::Stage};
 use harbormaster_client::ApiClient;
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::scheduler;
 
-/// What a scheduler needs to run as the kube-scheduler of one release.
+/// Settings of a scheduler that runs as the kube-scheduler of one release.
 pub(super) struct Settings {
     pub(super) emulation: Emulation,
     gates: FeatureGates,
@@ -53,7 +53,7 @@ impl Settings {
 
     /// Creates the metrics and sets the build, the versions, the limits and the features.
     pub(super) fn metrics(&self) -> Metrics {
-        let metrics = Metrics::of(self.emulation.release());
+        let metrics = Metrics::with(self.choices.features);
         metrics.set_build(Build { version: VERSION, commit: COMMIT.unwrap_or_default() });
         metrics.set_emulation(&self.emulation.emulated(), &self.emulation.min_compatible());
         metrics.limit(self.limits.clone());

@@ -21,14 +21,15 @@ pub(crate) const COLUMNS: &str = "Columns: FITS is how many of the evaluated nod
      attempts. With --explain, FIT and DO NOT FIT count nodes with equal results, and raw->final shows a plugin's score as \
      computed and as used: normalized to the range 0 to 100 and multiplied by the plugin's weight.";
 
-/// Renders all pods as a table. If there are many, similar pods share a row unless `all` is set.
+/// Renders all pods as a table. Members of a group share a row and, if there are many pods, so do similar pods, unless
+/// `all` is set.
 pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
     if report.pods.is_empty() {
         return format!("no pod is waiting for a node{}\n", on_missing_nodes(report));
     }
     let rows: Vec<Row> = report.pods.iter().map(row).collect();
-    let groups: Vec<Vec<Row>> = match all || rows.len() < alike::MANY {
-        true => rows.into_iter().map(|row| vec![row]).collect(),
+    let groups: Vec<Vec<Row>> = match all {
+        true => rows.into_iter().map(|row| vec![Row { group: None, ..row }]).collect(),
         false => alike::grouped(rows),
     };
     let mut table = Table::new(["POD", "NODE", "FITS", "TRIED", "MESSAGE"]);
@@ -43,7 +44,12 @@ pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
     }
     let mut text = table.render(style) + &format!("\n{}\n", summary(report));
     if groups.len() < report.pods.len() {
-        text += "(similar pods share a row; --all shows each)\n";
+        let what = if report.pods.iter().any(|pod| pod.group.is_some()) {
+            "members of groups and similar"
+        } else {
+            "similar"
+        };
+        text += &format!("({what} pods share a row; --all shows each)\n");
     }
     text
 }
@@ -52,6 +58,7 @@ fn row(pod: &PodReport) -> Row {
     let (place, colour) = outcome(pod);
     Row {
         pod: pod.pod.clone(),
+        group: pod.group.clone(),
         owner: pod.owner.clone().unwrap_or_default(),
         place,
         is_placed: pod.fate() == Fate::Placed,

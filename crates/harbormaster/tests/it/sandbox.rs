@@ -39,7 +39,7 @@ fn every_pod_has_a_line_with_its_node_or_the_reason_that_it_has_none() {
     assert_eq!(lines.pop(), Some("2 pods: 1 placed, 1 unschedulable, 0 gated"), "{printed}");
     lines.retain(|line| !line.is_empty());
     lines.sort_unstable();
-    let huge = "pod default/huge: 0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: \
+    let huge = "pod default/huge: 0/3 nodes are available: 3 Insufficient cpu. preemption: \
                 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
     assert_eq!(lines, ["pod default/small -> node-2", huge].into_iter().rev().collect::<Vec<_>>(), "{told}");
     assert!(!directory.path().join("harbormaster-sandbox.kubeconfig").exists());
@@ -130,7 +130,7 @@ fn kinds_without_effect_are_reported_once() {
 #[test]
 fn the_log_contains_at_each_level_what_the_help_describes() {
     let rejected = "] \"Pod rejected by plugin\" pod=\"default/huge\" plugin=\"NodeResourcesFit\" reason=\"Insufficient cpu\" nodes=2";
-    let new = "] \"Pod moved to an internal scheduling queue\" pod=\"default/huge\" event=\"UnschedulablePodAdd\" from=\"New\" \
+    let new = "] \"Pod moved to an internal scheduling queue\" pod=\"default/huge\" event=\"UnscheduledPodAdd\" from=\"New\" \
                queue=\"Active\"";
     let failed = "] \"Pod moved to an internal scheduling queue\" pod=\"default/huge\" event=\"ScheduleAttemptFailure\" \
                   from=\"InFlight\" queue=\"Unschedulable\"";

@@ -8,7 +8,7 @@ use std::{
 };
 
 use boon::{Compiler, SchemaIndex, Schemas};
-use harbormaster_api::features::Features;
+use harbormaster_api::{Release, features::Features};
 use harbormaster_config::KubeSchedulerConfiguration;
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ fn every_configuration_in_the_repository_matches_the_schema() {
 #[test]
 fn the_default_configuration_and_a_detailed_one_match_the_schema() {
     let schema = Schema::printed();
-    schema.check(&KubeSchedulerConfiguration::default_config().to_yaml()).unwrap();
+    schema.check(&KubeSchedulerConfiguration::default_config().to_yaml(Release::NEWEST)).unwrap();
     let all = "percentageOfNodesToScore: 5\ndelayCacheUntilActive: true\nprofiles:\n- schedulerName: a\n  percentageOfNodesToScore: 7\n  \
                plugins:\n    score: {enabled: [{name: Mine, weight: 3}], disabled: [{name: '*'}]}\n  pluginConfig:\n  \
                - name: Mine\n    args: {any: [thing]}\n  \

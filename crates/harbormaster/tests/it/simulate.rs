@@ -57,7 +57,7 @@ fn the_placement_of_the_examples_is_shown_as_json() {
 
 #[test]
 fn a_gang_that_fits_is_placed_and_one_that_does_not_waits_whole() {
-    let gates = ["--emulated-version", "1.37", "--feature-gates", "GenericWorkload=true"];
+    let gates = ["--feature-gates", "GenericWorkload=true"];
     assert_golden("gangs.txt", &[&["simulate", "-f", "examples/gangs"], &gates[..]].concat());
 }
 
@@ -174,7 +174,7 @@ fn a_configuration_is_written_and_read_back() {
     assert!(!stderr.contains("disabled-metrics") && !stderr.contains("vmodule"), "{stderr}");
     assert!(fs::read_to_string(path).unwrap().contains("schedulerName: default-scheduler"));
     // The configuration is that of the newest release.
-    let simulate = ["simulate", "-f", "examples/", "--emulated-version=1.37"];
+    let simulate = ["simulate", "-f", "examples/"];
     let again = harbormaster(&[&simulate[..], &["--config", path]].concat());
     let plain = harbormaster(&simulate);
     assert!(plain.status.success(), "{}", text(&plain.stderr));

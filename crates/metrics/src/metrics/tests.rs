@@ -7,6 +7,7 @@ use harbormaster_core::{BindOutcome, Effect, Engine, EngineConfig, Input};
 use harbormaster_framework::{meter::Measurement, profile::Profile, registry::Registry};
 use harbormaster_testkit::{nodes::node, pods::pod};
 
+mod groups;
 mod lint;
 mod permit;
 
@@ -118,7 +119,7 @@ fn each_release_has_its_own_metrics() {
         let (metrics, _) = scheduled_in(release);
         metrics.set_build(Build { version: "v0", commit: "" });
         let meter = metrics.meter();
-        meter.evicted(false, meter.now());
+        meter.evicted("pod", false, meter.now());
         meter.profile(0, "p").measured(&Measurement::ClaimCreation { succeeded: true });
         metrics
     };

@@ -101,8 +101,7 @@ fn units_below(priority: i32, what_if: &dyn GroupWhatIf) -> Vec<Unit> {
     let mut whole: BTreeMap<GroupId, usize> = BTreeMap::new();
     for row in what_if.nodes().live().iter() {
         for pod in what_if.nodes().node(row).pods() {
-            let group = pod.group().and_then(|group| what_if.group(group));
-            let of_unit = group.and_then(|group| group.priority).unwrap_or_else(|| pod.priority());
+            let of_unit = priority_of(pod, what_if);
             if of_unit >= priority {
                 continue;
             }
@@ -111,6 +110,7 @@ fn units_below(priority: i32, what_if: &dyn GroupWhatIf) -> Vec<Unit> {
                 units[at].pods.push((row, pod.clone()));
                 continue;
             }
+            let group = pod.group().and_then(|group| what_if.group(group));
             if let Some(group) = group.filter(|group| group.disruption == Disruption::All) {
                 whole.insert(group.id.clone(), units.len());
             }
@@ -119,6 +119,12 @@ fn units_below(priority: i32, what_if: &dyn GroupWhatIf) -> Vec<Unit> {
         }
     }
     units
+}
+
+/// Priority of a pod as a victim: that of its group, if it has one.
+fn priority_of(pod: &PodInfo, what_if: &dyn GroupWhatIf) -> i32 {
+    let group = pod.group().and_then(|group| what_if.group(group));
+    group.and_then(|group| group.priority).unwrap_or_else(|| pod.priority())
 }
 
 /// Moves the units whose eviction violates a disruption budget to the front, and otherwise keeps the order.
@@ -145,7 +151,8 @@ fn has_terminating_victims(cx: &GroupPostFilterCycle<'_>, priority: i32) -> bool
     let mut rows = nominated.filter_map(|name| nodes.find(name));
     rows.any(|row| {
         let pods = nodes.node(row).pods();
-        pods.iter().any(|pod| pod.priority() < priority && super::eligibility::is_preempted(pod))
+        pods.iter()
+            .any(|pod| priority_of(pod, cx.what_if) < priority && super::eligibility::is_preempted(pod))
     })
 }
 

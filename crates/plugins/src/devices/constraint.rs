@@ -35,7 +35,7 @@ pub(super) struct Constraint<'a> {
     devices: usize,
 }
 
-/// What the values of all devices must have in common.
+/// Property that the values of all devices must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     Equal,

@@ -60,7 +60,7 @@ pub struct NodeResourcesFit {
     strategy: Strategy,
     resources: Vec<ScoredResource>,
     backing: Backing,
-    /// How the statuses of resized pods count for hints.
+    /// Rule by which the statuses of resized pods count for hints.
     status_rule: StatusRule,
 }
 

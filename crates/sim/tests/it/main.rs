@@ -4,6 +4,7 @@
 
 mod custom_resources;
 mod devices;
+mod groups;
 mod indexes;
 mod permit;
 mod simulate;

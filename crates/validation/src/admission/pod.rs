@@ -1,7 +1,9 @@
 //! Pods: defaults and admission.
 
+mod whole;
+
 use harbormaster_api::{
-    Quantity, Timestamp, requests::spec_request_list, resources::is_pod_level, wire::Decoder,
+    Quantity, Release, Timestamp, requests::spec_request_list, resources::is_pod_level, wire::Decoder,
 };
 use serde_json::{Value, json};
 
@@ -12,8 +14,8 @@ use super::{
 };
 use crate::value::{default, list, list_mut, map, present, remove, text};
 
-/// Sets the defaults of a pod.
-pub(super) fn defaults(pod: &mut Value, now: Timestamp) {
+/// Sets the defaults of a pod in a release.
+pub(super) fn defaults(pod: &mut Value, release: Release, now: Timestamp) {
     let gated = !list(pod, "/spec/schedulingGates").is_empty();
     if map(pod, "spec").is_none() {
         return;
@@ -30,7 +32,10 @@ pub(super) fn defaults(pod: &mut Value, now: Timestamp) {
             default_container(container, host_network);
         }
     }
-    default_requests(spec);
+    match release < Release::V1_37 {
+        true => default_requests(spec),
+        false => whole::defaults(spec),
+    }
     let (quality, conditions) = (quality_of_service(spec), gated.then(|| gated_condition(now)));
     if map(pod, "status").is_some() {
         default(&mut pod["status"], "phase", "Pending");

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use harbormaster_api::{Pod, Release, features::Features};
+use harbormaster_api::{Pod, Release, Timestamp, features::Features, pod::PodCondition};
 use harbormaster_core::{EngineConfig, EvictOutcome};
 use harbormaster_framework::registry::Registry;
 use harbormaster_plugins::gang_scheduling::PodGroupObject;
@@ -206,4 +206,44 @@ fn members_that_must_not_preempt_evict_nothing() {
     world.add_pod(peaceful);
     run(&mut world);
     assert!(evicted(&mut world).is_empty() && bound(&mut world).is_empty());
+}
+
+#[test]
+fn a_member_without_a_place_keeps_its_nomination() {
+    let mut world = world();
+    for (name, priority) in [("n", 0), ("m", 10)] {
+        world.set_node(node(name, 1000));
+        world.add_bound_pod(with_priority(pod(&format!("on-{name}"), 1000), priority), name);
+    }
+    world.tell::<PodGroupObject>(&important("g", 1));
+    world.add_pod(with_priority(member("g-0", "g", 1000), 10));
+    let mut nominated = with_priority(member("g-1", "g", 1000), 10);
+    nominated.status.nominated_node_name = Some("m".into());
+    world.add_pod(nominated);
+    run(&mut world);
+    assert_eq!(world.nominations(), [("g-0".to_owned(), Some("n".to_owned()))]);
+}
+
+#[test]
+fn a_group_waits_for_victims_that_are_terminating_with_a_less_important_group() {
+    let mut world = world();
+    world.set_node(node("n", 1000));
+    world.tell::<PodGroupObject>(&group("low", 1));
+    let mut victim = with_priority(member("victim", "low", 1000), 20);
+    victim.deleted = Some(Timestamp::default());
+    victim.status.conditions.push(PodCondition {
+        type_: "DisruptionTarget".into(),
+        status: "True".into(),
+        reason: "PreemptionByScheduler".into(),
+        ..PodCondition::default()
+    });
+    world.add_bound_pod(victim, "n");
+    world.tell::<PodGroupObject>(&important("g", 1));
+    let mut nominated = with_priority(member("g-0", "g", 1000), 10);
+    nominated.status.nominated_node_name = Some("n".into());
+    world.add_pod(nominated);
+    run(&mut world);
+    let why = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, \
+               pod group preemption: ongoing preemption on nominated nodes";
+    assert_eq!(group_conditions(&mut world), [format!("g False Unschedulable: {why}")]);
 }

@@ -45,12 +45,8 @@ impl Screen {
     pub(super) fn whole(&self, board: &Board) -> String {
         let style = Style { colours: self.colours, width: Some(layout::terminal_size().0.into()) };
         let rows: Vec<Row> = ordered(board).into_iter().map(row).collect();
-        let groups = match rows.len() < alike::MANY {
-            true => rows.into_iter().map(|row| vec![row]).collect(),
-            false => alike::grouped(rows),
-        };
         let mut table = Table::new(["POD", "NODE", "MESSAGE"]);
-        for group in &groups {
+        for group in &alike::grouped(rows) {
             table.add([alike::pods(group), alike::places(group), alike::message(group)]);
         }
         self.erased() + &table.render(style)
@@ -74,6 +70,7 @@ impl Screen {
 fn row(pod: &PodView) -> Row {
     Row {
         pod: plain(&pod.name),
+        group: pod.group.as_deref().map(plain),
         place: where_to(pod),
         is_placed: matches!(pod.state, PodState::Placed | PodState::Finished),
         colour: Some(match pod.state {
@@ -171,6 +168,7 @@ mod tests {
             state,
             message: message.map(str::to_owned),
             scheduler: String::new(),
+            group: None,
         }
     }
 

@@ -1,0 +1,7 @@
+//! Keeps the statuses of PodGroups up to date.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    coscheduling::controller::main()
+}
