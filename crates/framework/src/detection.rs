@@ -142,8 +142,8 @@ macro_rules! implemented_points {
             use $crate::detection::methods::*;
             let mut probe = $crate::detection::Probe(points);
             $crate::implemented_points!(@detect probe:
-                pre_enqueue queue_sort pre_filter filter post_filter pre_score score reserve permit pre_bind bind post_bind
-                group_post_filter generate_placements score_placement reads_cluster watches groups);
+                pre_enqueue queue_sort pre_filter filter post_filter pre_score score reserve permit pre_bind bind
+                post_bind group_post_filter generate_placements score_placement reads_cluster watches groups);
             let mut index = (&mut &mut probe).index();
             (&mut &mut index).index_watches(probe);
         }

@@ -1,7 +1,7 @@
 //! Placements of a group: its members are tried in each of them, on the same table, and get nodes in the best one.
 //!
-//! All members that are placed in one cycle are in one placement. What a trial has changed is undone before the next one,
-//! last in first out. The nodes that the members got in the best trial are then occupied once more.
+//! All members that are placed in one cycle are in one placement. What a trial has changed is undone before the next
+//! one, last in first out. The nodes that the members got in the best trial are then occupied once more.
 
 use std::sync::Arc;
 

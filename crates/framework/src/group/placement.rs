@@ -1,5 +1,5 @@
-//! PlacementGenerate and PlacementScore: divide the nodes into placements, one of which must hold all members of a group
-//! that are placed together (KEP-5732).
+//! PlacementGenerate and PlacementScore: divide the nodes into placements, one of which must hold all members of a
+//! group that are placed together (KEP-5732).
 
 use std::sync::Arc;
 

@@ -42,11 +42,13 @@ const CONTROLLERS: &[&str] = &[
 
 /// Feature gate for groups of pods.
 const GROUP_GATE: &str = "GenericWorkload=true";
+/// Feature gate for topology constraints of groups.
+const TOPOLOGY_GATE: &str = "TopologyAwareWorkloadScheduling=true";
 
 /// Flags with which the API server serves groups of pods. A controller that does not run here would remove the
 /// finalizers that PodGroupProtection adds.
 const GROUP_FLAGS: [&str; 3] = [
-    "--feature-gates=GenericWorkload=true",
+    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
     "--runtime-config=scheduling.k8s.io/v1beta1=true",
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodGroupProtection",
 ];
@@ -177,6 +179,9 @@ impl Stage {
         let mut gates = vec![format!("OpportunisticBatching={}", script.batching)];
         if self.groups {
             gates.push(GROUP_GATE.to_owned());
+        }
+        if script.topology {
+            gates.push(TOPOLOGY_GATE.to_owned());
         }
         gates
     }
