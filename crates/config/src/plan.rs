@@ -356,7 +356,10 @@ impl<'a> Planner<'a> {
                     ExtensionPoint::PlacementScore => placement.get(name).copied().unwrap_or(1),
                     _ => 0,
                 };
-                if self.catalog.points(name).is_some_and(|points| points.contains(point)) {
+                // kube-scheduler calls no plugin whose gate is off.
+                let is_active = self.in_tree(name).is_none_or(|plugin| plugin.active(self.features));
+                let implements = self.catalog.points(name).is_some_and(|points| points.contains(point));
+                if is_active && implements {
                     plan.points.entry(point).or_default().push((name.to_owned(), weight));
                 }
             }
