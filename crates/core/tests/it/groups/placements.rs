@@ -7,9 +7,10 @@ use harbormaster_api::{
     features::{Feature, Features},
 };
 use harbormaster_core::{BindOutcome, EngineConfig};
-use harbormaster_framework::registry::Registry;
+use harbormaster_framework::{prelude::*, registry::Registry};
 use harbormaster_plugins::gang_scheduling::PodGroupObject;
 use harbormaster_testkit::{profile_for, random::Dice};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{bound, group, group_conditions, member, run};
@@ -268,7 +269,112 @@ fn a_gang_evicts_pods_in_one_rack_only() {
     assert_eq!(group_conditions(&mut world), [format!("g False Unschedulable: {why}")]);
 }
 
-/// Adds a pod of the given size in thousandths of a CPU.
+/// Each node is a placement. The fewer members a placement has, the better it is.
+struct Nodes {
+    args: NodesArgs,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodesArgs {
+    /// Score of a placement without members.
+    most: i64,
+    panics: bool,
+}
+
+impl Build for Nodes {
+    type Args = NodesArgs;
+
+    fn build(args: NodesArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self { args })
+    }
+}
+
+impl Plugin for Nodes {
+    const NAME: &'static str = "Nodes";
+    implemented_points!();
+}
+
+impl PlacementGenerate for Nodes {
+    fn generate_placements(&self, cx: &GroupCycle<'_>) -> Result<Vec<GroupPlacement>, Stop> {
+        if cx.group.id.name == "unwelcome" {
+            return Err(Reject::evictable("go away").into());
+        }
+        let placement = |node: NodeRef<'_>| GroupPlacement {
+            name: node.name().clone(),
+            nodes: [node.idx()].into_iter().collect(),
+        };
+        Ok(cx.nodes.nodes().map(placement).collect())
+    }
+}
+
+impl PlacementScore for Nodes {
+    fn score_placement(&self, _: &GroupCycle<'_>, proposed: &ProposedPlacement<'_>) -> PluginResult<i64> {
+        assert!(!self.args.panics, "broken");
+        Ok(self.args.most - proposed.assignments.len() as i64)
+    }
+}
+
+/// A world without the feature gate whose groups are placed by [`Nodes`].
+fn world_with_nodes(args: Value) -> World {
+    let mut registry = Registry::default();
+    harbormaster_plugins::in_tree(&mut registry);
+    registry.register::<Nodes>();
+    World::with(EngineConfig::new(vec![profile_for(
+        Features::of(Release::V1_37),
+        &registry,
+        &[
+            ("PreEnqueue", &["GangScheduling"]),
+            ("QueueSort", &["PrioritySort"]),
+            ("PreFilter", &["NodeResourcesFit"]),
+            ("Filter", &["NodeResourcesFit"]),
+            ("PlacementGenerate", &["Nodes"]),
+            ("PlacementScore", &["Nodes"]),
+            ("Bind", &["DefaultBinder"]),
+        ],
+        &[("Nodes", args)],
+    )]))
+}
+
+#[test]
+fn plugins_of_other_authors_divide_the_nodes_and_choose_without_a_gate() {
+    let mut world = world_with_nodes(json!({"most": 100}));
+    set_nodes(&mut world, &[("n1", "", 3000), ("n2", "", 2000), ("n3", "", 1000)]);
+    add(&mut world, &group("g", 2), 3, 1000);
+    run(&mut world);
+    assert_eq!(nodes(&mut world), ["n2", "n2"], "the placement with fewer members scores higher");
+    add(&mut world, &group("unwelcome", 1), 1, 100);
+    run(&mut world);
+    let conditions = group_conditions(&mut world);
+    assert!(conditions.contains(&"unwelcome False Unschedulable: go away".to_owned()), "{conditions:?}");
+}
+
+#[test]
+fn a_score_that_is_out_of_range_or_a_panic_fails_the_group_and_leaves_no_trace() {
+    for (args, why) in [
+        (
+            json!({"most": 103}),
+            "applying score defaultWeights on PlacementScore plugins: plugin \"Nodes\" returns an invalid score 101, \
+             it should in the range of [0, 100] after normalizing",
+        ),
+        (
+            json!({"panics": true}),
+            "running PlacementScore plugins: plugin \"Nodes\" failed with: plugin \"Nodes\" panicked at \
+             PlacementScore: broken",
+        ),
+    ] {
+        let mut world = world_with_nodes(args);
+        set_nodes(&mut world, &[("n1", "", 3000), ("n2", "", 2000)]);
+        add(&mut world, &group("g", 2), 2, 1000);
+        run(&mut world);
+        assert_eq!(world.engine.sizes().pods, 0);
+        let expected = ["g-0", "g-1"].map(|name| format!("{name} SchedulerError: {why}"));
+        assert_eq!(world.conditions(), expected);
+        assert_eq!(group_conditions(&mut world), [format!("g False SchedulerError: {why}")]);
+    }
+}
+
+/// Name and size in thousandths of a CPU.
 type Sized = (String, i64);
 
 /// The greedy result in one rack: the sizes of the members that get nodes there. Every placement is tried on its own
