@@ -53,17 +53,20 @@ impl Engine {
         now: Timestamp,
     ) -> Result<(), GroupFailure> {
         let profile = self.finder.profile(group.standing.profile).clone();
-        if profile.has_placements() {
-            match self.generate_placements(&profile, group, &members) {
-                Ok(placements) => self.place_in_best(&profile, group, members, placements, trial, now)?,
+        if !profile.has_placements() {
+            self.place_members(group, members, None, trial, now)?;
+        } else {
+            let placed = match self.generate_placements(&profile, group, &members) {
+                Ok(placements) => self.place_in_best(&profile, group, members, placements, trial, now),
                 Err(failure) => {
                     trial.untried = members;
-                    trial.rejectors.extend(generator(&profile));
-                    return Err(failure);
+                    Err(failure)
                 }
-            }
-        } else {
-            self.place_members(group, members, None, trial, now)?;
+            };
+            // Other placements may help members that were rejected in these.
+            let generators = profile.at(ExtensionPoint::PlacementGenerate).iter();
+            trial.rejectors.extend(generators.map(|plugin| profile.plugin(*plugin).name()));
+            placed?;
         }
         // A group that is running already has enough members even if none of these finds a node.
         if trial.placed.is_empty() { Err(GroupFailure::Rejected(REJECTED.to_owned())) } else { Ok(()) }
@@ -116,7 +119,7 @@ impl Engine {
         let count = placements.len();
         let mut candidates = Vec::new();
         let mut first_failure = None;
-        let mut rejectors: Vec<&'static str> = generator(profile).collect();
+        let mut rejectors = Vec::new();
         for placement in placements {
             let is_everywhere = placement.nodes.len() == self.cache.cluster.node_count();
             let within = (!is_everywhere).then_some(&placement.nodes);
@@ -143,7 +146,7 @@ impl Engine {
         let best = best.inspect_err(|_| trial.untried = members)?;
         if let Some(best) = best {
             let Candidate { found, rejected, is_local, .. } = candidates.swap_remove(best);
-            *trial = Trial { rejected, is_local, ..Trial::default() };
+            *trial = Trial { rejected, rejectors, is_local, ..Trial::default() };
             found.into_iter().for_each(|(entry, attempt)| self.place_again(entry, &attempt, trial));
             return Ok(());
         }
@@ -212,11 +215,6 @@ impl Engine {
             objects: self.cache.cluster.objects(),
         })
     }
-}
-
-/// Name of the plugin that generates placements.
-fn generator(profile: &Profile) -> impl Iterator<Item = &'static str> + '_ {
-    profile.at(ExtensionPoint::PlacementGenerate).iter().map(|plugin| profile.plugin(*plugin).name())
 }
 
 /// Returns the sum of the weighted scores of each placement.

@@ -1,6 +1,6 @@
 //! Groups that must be placed within one topology domain.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use harbormaster_api::{
     Node, Release, Str,
@@ -198,6 +198,29 @@ fn when_the_members_of_a_full_rack_are_gone_the_others_get_another_rack() {
     world.add_bound_pod(member("g-there", "g", 100), "a1");
     world.add_bound_pod(pod("other", 500), "a1");
     super::add_members(&mut world, "g", 1, 1000);
+    run(&mut world);
+    assert!(bound(&mut world).is_empty());
+    world.remove_pod("g-there");
+    world.wait(Duration::from_secs(60));
+    run(&mut world);
+    assert_eq!(nodes(&mut world), ["b1"]);
+}
+
+#[test]
+fn a_member_that_fits_no_node_of_its_rack_is_tried_again_when_the_rack_no_longer_matters() {
+    let mut world = World::with(config());
+    let labelled = |name: &str, rack: &str, disk: &str| {
+        let labels = [("rack", rack), ("disk", disk)].map(|(key, value)| (Str::from(key), Str::from(value)));
+        Node { labels: labels.into_iter().collect(), ..node(name, 1000) }
+    };
+    world.set_node(labelled("a1", "a", "hdd"));
+    world.set_node(labelled("b1", "b", "ssd"));
+    world.tell::<PodGroupObject>(&together("g", 1));
+    world.add_bound_pod(member("g-there", "g", 100), "a1");
+    let mut picky = member("g-0", "g", 100);
+    let selector = [(Str::from("disk"), Str::from("ssd"))].into_iter().collect();
+    Arc::make_mut(&mut picky.spec).node_selector = Some(selector);
+    world.add_pod(picky);
     run(&mut world);
     assert!(bound(&mut world).is_empty());
     world.remove_pod("g-there");
