@@ -169,6 +169,7 @@ impl Cache {
             self.assumed -= usize::from(pod_on_node.assumed);
             if let Some(group) = &pod_on_node.group {
                 self.groups.left(group, uid);
+                self.groups.count_on_node(group, false);
             }
             self.cluster.remove_pod(&pod_on_node.node, uid);
         }
@@ -182,6 +183,7 @@ impl Cache {
     fn add_to_node(&mut self, pod: Arc<PodInfo>, node: &Str, assumed: bool) {
         let group = pod.group().cloned();
         if let Some(group) = &group {
+            self.groups.count_on_node(group, true);
             self.groups.joined(group, &pod.uid, node);
         }
         self.on_nodes.insert(pod.uid.clone(), PodOnNode { node: node.clone(), assumed, group });

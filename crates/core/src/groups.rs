@@ -25,8 +25,10 @@ struct Known {
     group: Option<Arc<PodGroup>>,
     /// Number of unfinished members.
     pods: usize,
-    /// The members on nodes: their UIDs, and the names of the nodes.
-    scheduled: FxHashMap<Str, Str>,
+    /// Number of members on nodes.
+    scheduled: usize,
+    /// UIDs of the members on nodes, with the names of the nodes.
+    nodes: FxHashMap<Str, Str>,
 }
 
 impl Groups {
@@ -97,7 +99,7 @@ impl Groups {
     pub fn view(&self, id: &GroupId) -> Option<GroupView<'_>> {
         let known = self.by_id.get(id)?;
         let group = known.group.as_deref()?;
-        Some(GroupView { group, pods: known.pods, scheduled: known.scheduled.len() })
+        Some(GroupView { group, pods: known.pods, scheduled: known.scheduled })
     }
 
     // --- members ---
@@ -107,25 +109,30 @@ impl Groups {
         self.change(id, |known| count(&mut known.pods, is_there));
     }
 
-    /// Notes that a member has got a node.
-    pub(crate) fn joined(&mut self, id: &GroupId, uid: &Str, node: &Str) {
-        self.change(id, |known| drop(known.scheduled.insert(uid.clone(), node.clone())));
+    /// Counts a member that has got a node, or stops counting one that has left its node.
+    pub(crate) fn count_on_node(&mut self, id: &GroupId, is_there: bool) {
+        self.change(id, |known| count(&mut known.scheduled, is_there));
     }
 
-    /// Notes that a member has left its node.
+    /// Notes the node of a member, after [`Self::count_on_node`].
+    pub(crate) fn joined(&mut self, id: &GroupId, uid: &Str, node: &Str) {
+        self.change(id, |known| drop(known.nodes.insert(uid.clone(), node.clone())));
+    }
+
+    /// Notes that a member leaves its node, before [`Self::count_on_node`].
     pub(crate) fn left(&mut self, id: &GroupId, uid: &str) {
-        self.change(id, |known| drop(known.scheduled.remove(uid)));
+        self.change(id, |known| drop(known.nodes.remove(uid)));
     }
 
     /// Returns the UIDs of the members on nodes, each with the name of the node.
     pub(crate) fn on_nodes(&self, id: &GroupId) -> impl Iterator<Item = (&Str, &Str)> {
-        self.by_id.get(id).into_iter().flat_map(|known| &known.scheduled)
+        self.by_id.get(id).into_iter().flat_map(|known| &known.nodes)
     }
 
     fn change(&mut self, id: &GroupId, change: impl FnOnce(&mut Known)) {
         let known = self.by_id.entry(id.clone()).or_default();
         change(known);
-        if known.group.is_none() && known.pods == 0 && known.scheduled.is_empty() {
+        if known.group.is_none() && known.pods == 0 && known.scheduled == 0 {
             self.by_id.remove(id);
         }
     }
