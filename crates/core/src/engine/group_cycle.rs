@@ -76,6 +76,15 @@ impl Default for Trial {
     }
 }
 
+impl Trial {
+    /// Replaces the result by that of a trial in one placement.
+    pub(super) fn end_as(&mut self, tried: Trial) {
+        let Trial { placed, released, rejected, untried, rejectors, is_local, .. } = tried;
+        (self.placed, self.released, self.rejected, self.untried) = (placed, released, rejected, untried);
+        (self.rejectors, self.is_local) = (rejectors, is_local);
+    }
+}
+
 /// Reason why no member of a group gets a node.
 #[derive(Debug)]
 pub(super) enum GroupFailure {

@@ -126,12 +126,12 @@ impl Engine {
             let mut tried = Trial { keeps_attempts: count > 1, ..Trial::default() };
             match self.place_members(group, members.clone(), within, &mut tried, now) {
                 Ok(()) if count == 1 => {
-                    *trial = tried;
+                    trial.end_as(tried);
                     return Ok(());
                 }
                 Ok(()) => candidates.push(self.candidate_of(placement, tried)),
                 Err(failure @ GroupFailure::Error(_)) => {
-                    *trial = tried;
+                    trial.end_as(tried);
                     return Err(failure);
                 }
                 Err(failure @ GroupFailure::Rejected(_)) => {
@@ -146,12 +146,12 @@ impl Engine {
         let best = best.inspect_err(|_| trial.untried = members)?;
         if let Some(best) = best {
             let Candidate { found, rejected, is_local, .. } = candidates.swap_remove(best);
-            *trial = Trial { rejected, rejectors, is_local, ..Trial::default() };
+            trial.end_as(Trial { rejected, rejectors, is_local, ..Trial::default() });
             found.into_iter().for_each(|(entry, attempt)| self.place_again(entry, &attempt, trial));
             return Ok(());
         }
         let Some((tried, failure)) = first_failure else { return Ok(()) };
-        *trial = Trial { rejectors, ..tried };
+        trial.end_as(Trial { rejectors, ..tried });
         let first = if failure.message().starts_with(REJECTED) { REJECTED } else { failure.message() };
         let why = format!("{REJECTED}, 0/{count} placements are available, first placement status: {first}");
         Err(GroupFailure::Rejected(why))
