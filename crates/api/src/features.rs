@@ -223,7 +223,7 @@ features! {
     SidecarContainers "33 Ga on locked, 37 removed" AlwaysOn;
     StorageCapacityScoring "33 Alpha off, 37 Beta on";
     TaintTolerationComparisonOperators "35 Alpha off";
-    TopologyAwareWorkloadScheduling "36 Alpha off" Refused;
+    TopologyAwareWorkloadScheduling "36 Alpha off" HonoredFrom37;
     VolumeAttributesClass "33 Beta off, 34 Ga on, 36 Ga on locked" AlwaysOn;
     VolumeLimitScaling "35 Alpha off, 37 Beta on";
     WatchListClient "33 Beta off, 35 Beta on" Neutral;

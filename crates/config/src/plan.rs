@@ -356,7 +356,10 @@ impl<'a> Planner<'a> {
                     ExtensionPoint::PlacementScore => placement.get(name).copied().unwrap_or(1),
                     _ => 0,
                 };
-                if self.catalog.points(name).is_some_and(|points| points.contains(point)) {
+                // kube-scheduler calls no plugin whose gate is off.
+                let is_active = self.in_tree(name).is_none_or(|plugin| plugin.active(self.features));
+                let implements = self.catalog.points(name).is_some_and(|points| points.contains(point));
+                if is_active && implements {
                     plan.points.entry(point).or_default().push((name.to_owned(), weight));
                 }
             }
@@ -408,6 +411,22 @@ mod tests {
 
     use super::*;
     use crate::load::load;
+
+    #[test]
+    fn a_plugin_whose_gate_is_off_is_not_called_even_if_it_is_listed() {
+        let lists = "placementGenerate: {enabled: [{name: TopologyPlacementGenerator}]}";
+        let text = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{{plugins: {{{lists}}}}}]"
+        );
+        let generators = |features: Features| {
+            let config = load(&text, "f", &features).unwrap();
+            let plans = plan_profiles(&config, &catalog, &features).unwrap();
+            plans[0].at(ExtensionPoint::PlacementGenerate).len()
+        };
+        let off = Features::default();
+        assert_eq!(generators(off), 0);
+        assert_eq!(generators(off.with(Feature::TopologyAwareWorkloadScheduling, true)), 1);
+    }
 
     /// Returns the points of an in-tree plugin or of one of three other plugins.
     fn catalog(name: &str) -> Option<PointSet> {

@@ -171,7 +171,7 @@ impl Cache {
         if let Some(pod_on_node) = self.on_nodes.remove(uid) {
             self.assumed -= usize::from(pod_on_node.assumed);
             if let Some((group, terms)) = &pod_on_node.group {
-                self.groups.count_on_node(group, terms, false);
+                self.groups.left(group, uid, terms);
             }
             self.cluster.remove_pod(&pod_on_node.node, uid);
         }
@@ -185,7 +185,7 @@ impl Cache {
     fn add_to_node(&mut self, pod: Arc<PodInfo>, node: &Str, assumed: bool) {
         let group = pod.group().map(|group| (group.clone(), Terms::of(&pod)));
         if let Some((group, terms)) = &group {
-            self.groups.count_on_node(group, terms, true);
+            self.groups.joined(group, &pod.uid, node, terms);
         }
         self.on_nodes.insert(pod.uid.clone(), PodOnNode { node: node.clone(), assumed, group });
         self.assumed += usize::from(assumed);

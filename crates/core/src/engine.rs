@@ -8,6 +8,7 @@ mod changes;
 mod eviction;
 mod group_cycle;
 mod group_preemption;
+mod placements;
 mod reconfigure;
 mod scheduling_cycle;
 

@@ -9,7 +9,7 @@ use harbormaster_framework::{
     extender::Extenders,
     guard::PointError,
     meter::Stamp,
-    nodeset::NodeIdx,
+    nodeset::{NodeIdx, NodeSet},
     plugin::SignFragment,
     profile::Profile,
     window::{Rotation, Tie, Window},
@@ -100,12 +100,13 @@ impl Finder {
         self.tie == Tie::FirstOnHeap
     }
 
-    /// Finds a node for the pod that the queue handed out as number `cycle`.
+    /// Finds a node for the pod that the queue handed out as number `cycle`. `within` are the only nodes to consider, if
+    /// there are any.
     pub(crate) fn find(
         &mut self,
         cluster: &mut Cluster,
         entry: &QueuedPod,
-        nominated: &[NominatedRow],
+        (nominated, within): (&[NominatedRow], Option<&NodeSet>),
         cycle: u64,
         now: Timestamp,
     ) -> Result<Attempt, Failure> {
@@ -120,6 +121,7 @@ impl Finder {
             rotation: &mut self.rotation,
             nominated,
             preferred: &preferred,
+            within,
         };
         let mut attempt = match self.runners[entry.profile].find(cluster, &entry.pod, search) {
             Ok(attempt) => attempt,

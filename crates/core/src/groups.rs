@@ -30,6 +30,8 @@ struct Known {
     pods: usize,
     /// Members on nodes: the number of those with the same terms.
     scheduled: BTreeMap<Terms, usize>,
+    /// UIDs of the members on nodes, with the names of the nodes.
+    nodes: FxHashMap<Str, Str>,
 }
 
 impl Known {
@@ -177,15 +179,30 @@ impl Groups {
         self.change(id, |known| count(&mut known.pods, is_there));
     }
 
-    /// Counts a member that has got a node, or stops counting one that has left its node.
-    pub(crate) fn count_on_node(&mut self, id: &GroupId, terms: &Terms, is_there: bool) {
+    /// Notes that a member has got a node.
+    pub(crate) fn joined(&mut self, id: &GroupId, uid: &Str, node: &Str, terms: &Terms) {
         self.change(id, |known| {
-            let number = known.scheduled.entry(terms.clone()).or_default();
-            count(number, is_there);
-            if *number == 0 {
-                known.scheduled.remove(terms);
+            *known.scheduled.entry(terms.clone()).or_default() += 1;
+            known.nodes.insert(uid.clone(), node.clone());
+        });
+    }
+
+    /// Notes that a member has left its node.
+    pub(crate) fn left(&mut self, id: &GroupId, uid: &str, terms: &Terms) {
+        self.change(id, |known| {
+            known.nodes.remove(uid);
+            if let Some(number) = known.scheduled.get_mut(terms) {
+                count(number, false);
+                if *number == 0 {
+                    known.scheduled.remove(terms);
+                }
             }
         });
+    }
+
+    /// Returns the UIDs of the members on nodes, each with the name of the node.
+    pub(crate) fn on_nodes(&self, id: &GroupId) -> impl Iterator<Item = (&Str, &Str)> {
+        self.by_id.get(id).into_iter().flat_map(|known| &known.nodes)
     }
 
     fn change(&mut self, id: &GroupId, change: impl FnOnce(&mut Known)) {

@@ -57,12 +57,14 @@ pub struct Search<'a> {
     /// Nodes to try first, such as the nominated node or the next node of a cached ranking. The first of these nodes
     /// that exists is chosen without scoring if it fits.
     pub preferred: &'a [Str],
+    /// The only nodes to consider, as if there were no others; `None` for all nodes.
+    pub within: Option<&'a NodeSet>,
 }
 
 impl<'a> Search<'a> {
     /// Returns settings that score all nodes and include no nominated pods.
     pub fn all(rotation: &'a mut Rotation) -> Self {
-        Self { window: Window::All, tie: Tie::Rotate, rotation, nominated: &[], preferred: &[] }
+        Self { window: Window::All, tie: Tie::Rotate, rotation, nominated: &[], preferred: &[], within: None }
     }
 }
 
@@ -346,17 +348,19 @@ impl Runner {
         pod: &Arc<PodInfo>,
         mut search: Search<'_>,
     ) -> Result<Attempt, AttemptError> {
-        if cluster.node_count() == 0 {
+        let within = search.within;
+        if within.map_or(cluster.node_count(), NodeSet::len) == 0 {
             return Err(AttemptError::NoNodes);
         }
         self.timer.start();
         let narrowed =
-            self.reported(Stage::PreFilter, pre_filter_status, |runner| runner.narrow(cluster, pod));
+            self.reported(Stage::PreFilter, pre_filter_status, |runner| runner.narrow(cluster, pod, within));
         let mut draft = match narrowed? {
             Narrowing::Continue(draft) => draft,
             Narrowing::Ended(attempt) => return Ok(attempt),
         };
         let preferred = search.preferred.iter().find_map(|name| cluster.find(name));
+        let preferred = preferred.filter(|row| within.is_none_or(|within| within.contains(*row)));
         let fits_preferred = self.reported(Stage::Filter, status_of, |runner| {
             runner.filter_from(cluster, &mut draft, &mut search, preferred)
         });
@@ -413,7 +417,7 @@ impl Runner {
                 Ok(true) => fits.insert(row),
                 Ok(false) => {}
                 Err(error) => {
-                    search.rotation.position = (search.rotation.position + visited) % cluster.node_count();
+                    search.rotation.position = (search.rotation.position + visited) % draft.nodes;
                     return Err(error);
                 }
             }
@@ -466,7 +470,7 @@ impl Runner {
         search: Search<'_>,
         tried: Option<NodeIdx>,
     ) -> Result<Attempt, AttemptError> {
-        let considered = draft.considered(cluster);
+        let considered = draft.considered();
         let wanted = self.wanted(considered, &search);
         let asks_extenders = self.extenders.choose_for(&draft.pod);
         if wanted >= considered && search.tie == Tie::Rotate && !asks_extenders {
@@ -474,7 +478,7 @@ impl Runner {
         }
         let only = draft.restriction.only.as_ref();
         let mut walk = walk(cluster, &draft.fits, only, search.rotation.position, wanted, tried);
-        search.rotation.position = (search.rotation.position + walk.visited) % cluster.node_count();
+        search.rotation.position = (search.rotation.position + walk.visited) % draft.nodes;
         // Set only when choices must equal those of kube-scheduler, which ignores the pods on nodes that an extender
         // returns as objects.
         let mut stripped = false;
@@ -519,7 +523,7 @@ impl Runner {
                     true => self.cache.fit_count(draft.slate),
                     false => draft.fits.len(),
                 };
-                Ok(draft.finish_best(row, feasible, cluster))
+                Ok(draft.finish_best(row, feasible))
             }
             None => self.unschedulable(cluster, draft),
         }
@@ -569,7 +573,7 @@ impl Runner {
         nominated: &[NominatedRow],
         row: NodeIdx,
     ) -> Result<Option<Attempt>, AttemptError> {
-        let Narrowing::Continue(draft) = self.narrow(cluster, pod)? else { return Ok(None) };
+        let Narrowing::Continue(draft) = self.narrow(cluster, pod, None)? else { return Ok(None) };
         let fits = self.fits(cluster, &draft, nominated, row)?;
         Ok(fits.then(|| draft.finish_at(row, vec![row], 1, None)))
     }
@@ -585,7 +589,7 @@ impl Runner {
         pod: &Arc<PodInfo>,
         row: NodeIdx,
     ) -> Result<bool, AttemptError> {
-        match self.narrow(cluster, pod)? {
+        match self.narrow(cluster, pod, None)? {
             Narrowing::Continue(draft) => Ok(draft.rejection(cluster, row)?.is_some()),
             Narrowing::Ended(_) => Ok(false),
         }

@@ -23,7 +23,7 @@ macro_rules! detect {
             #[allow(unused_imports, reason = "not every trait has parameters")]
             use crate::{
                 detection::Probe,
-                group::{Groups, PodGroupPostFilter},
+                group::{Groups, PlacementGenerate, PlacementScore, PodGroupPostFilter},
                 plugin::*,
                 resource::Watches,
                 scope::Scoped,
@@ -62,6 +62,8 @@ detect! {
     filter: Filter<V: Scoped, S: State>;
     post_filter: PostFilter<S: State>;
     group_post_filter: PodGroupPostFilter<>;
+    generate_placements: PlacementGenerate<>;
+    score_placement: PlacementScore<>;
     pre_score: PreScore<V: Scoped, F: State, S: State>;
     score: Score<V: Scoped, S: State>;
     reserve: Reserve<S: State>;
@@ -140,8 +142,8 @@ macro_rules! implemented_points {
             use $crate::detection::methods::*;
             let mut probe = $crate::detection::Probe(points);
             $crate::implemented_points!(@detect probe:
-                pre_enqueue queue_sort pre_filter filter post_filter pre_score score reserve permit pre_bind bind post_bind
-                group_post_filter reads_cluster watches groups);
+                pre_enqueue queue_sort pre_filter filter post_filter pre_score score reserve permit pre_bind bind
+                post_bind group_post_filter generate_placements score_placement reads_cluster watches groups);
             let mut index = (&mut &mut probe).index();
             (&mut &mut index).index_watches(probe);
         }

@@ -5,6 +5,7 @@
 //! describes the group. The engine does the rest: it queues the members of a group as one element, decides about all of
 //! them in one cycle, and undoes what it has decided if too few members find nodes.
 
+mod placement;
 mod post_filter;
 
 use std::{fmt, ops::Deref};
@@ -17,6 +18,9 @@ use crate::{
     resource::{Custom, Resource},
 };
 
+pub use placement::{
+    GroupCycle, GroupPlacement, PlacementGenerate, PlacementScore, ProposedPlacement, ScheduledMember,
+};
 pub use post_filter::{Assignment, GroupPostFilterCycle, GroupPostFiltered, GroupWhatIf, PodGroupPostFilter};
 
 /// Namespace and name of a group.
@@ -66,6 +70,8 @@ pub struct GroupSpec {
     pub priority: Option<i32>,
     /// Treatment of the group as a victim.
     pub disruption: Disruption,
+    /// Key of the node label whose value must be the same for all members; `None` if the members may be anywhere.
+    pub topology_key: Option<Str>,
     /// The condition that the group's object has; `None` if it has none.
     pub condition: Option<GroupCondition>,
 }

@@ -56,6 +56,8 @@ pub enum Call {
     RemovePod,
     /// NormalizeScore.
     Normalize,
+    /// Normalizes the scores of placements.
+    NormalizePlacements,
     /// Unreserve.
     Unreserve,
     /// Applies an assumption made in Reserve to the current or a newer version of the object.
@@ -79,6 +81,7 @@ impl fmt::Display for Call {
             Self::AddPod => "AddPod",
             Self::RemovePod => "RemovePod",
             Self::Normalize => "NormalizeScore",
+            Self::NormalizePlacements => "NormalizePlacementScore",
             Self::Unreserve => "Unreserve",
             Self::Assume => "Assume",
             Self::PreFlight => "PreBindPreFlight",
@@ -120,6 +123,13 @@ impl fmt::Display for PointError {
             Call::Normalize => {
                 write!(f, "running Normalize on Score plugins: plugin {plugin:?} failed with: {source}")
             }
+            Call::Point(P::PlacementScore) => {
+                write!(f, "running PlacementScore plugins: plugin {plugin:?} failed with: {source}")
+            }
+            Call::NormalizePlacements => write!(
+                f,
+                "running NormalizePlacementScore on PlacementScore plugins: plugin {plugin:?} failed with: {source}"
+            ),
             Call::AddPod | Call::RemovePod => {
                 write!(f, "running {} on PreFilter plugin {plugin:?}: {source}", self.call)
             }

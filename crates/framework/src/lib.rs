@@ -64,8 +64,10 @@ pub mod prelude {
         events::{Action, Change, EventResource, Hint, HintCycle, Registration},
         extender::EvictionPlan,
         group::{
-            Assignment, Disruption, Feasibility, GroupCondition, GroupPolicy, GroupPostFilterCycle,
-            GroupPostFiltered, GroupSpec, GroupView, GroupWhatIf, Groups, PodGroup, PodGroupPostFilter,
+            Assignment, Disruption, Feasibility, GroupCondition, GroupCycle, GroupPlacement, GroupPolicy,
+            GroupPostFilterCycle, GroupPostFiltered, GroupSpec, GroupView, GroupWhatIf, Groups,
+            PlacementGenerate, PlacementScore, PodGroup, PodGroupPostFilter, ProposedPlacement,
+            ScheduledMember,
         },
         implemented_points,
         index::{ClusterView, Index},

@@ -69,6 +69,12 @@ stages! {
         PostFilter = "PostFilter", Call::Point(P::PostFilter),
         /// PodGroupPostFilter.
         PodGroupPostFilter = "PodGroupPostFilter", Call::Point(P::PodGroupPostFilter),
+        /// PlacementGenerate.
+        PlacementGenerate = "PlacementGenerate", Call::Point(P::PlacementGenerate),
+        /// PlacementScore.
+        PlacementScore = "PlacementScore", Call::Point(P::PlacementScore),
+        /// Normalization of the scores of placements.
+        NormalizePlacements = "PlacementScoreExtensionNormalize", Call::NormalizePlacements,
         /// PreScore.
         PreScore = "PreScore", Call::Point(P::PreScore),
         /// Score.
@@ -92,8 +98,7 @@ stages! {
     }
     // QueueSort runs for each comparison in a heap; hints are measured separately; kube-scheduler has no label for the
     // remaining calls.
-    unmeasured: Call::Point(P::QueueSort | P::PlacementGenerate | P::PlacementScore) | Call::Assume | Call::Hint
-        | Call::Groups
+    unmeasured: Call::Point(P::QueueSort) | Call::Assume | Call::Hint | Call::Groups
 }
 
 /// Outcome of a call, named like kube-scheduler's status code.

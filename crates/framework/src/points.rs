@@ -21,8 +21,9 @@ use crate::{
     cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WaitingPods},
     events::{ErasedRegistration, Registration},
     group::{
-        Feasibility, GroupCondition, GroupId, GroupPostFilterCycle, GroupPostFiltered, GroupView, Groups,
-        PodGroup, PodGroupPostFilter,
+        Feasibility, GroupCondition, GroupCycle, GroupId, GroupPlacement, GroupPostFilterCycle,
+        GroupPostFiltered, GroupView, Groups, PlacementGenerate, PlacementScore, PodGroup,
+        PodGroupPostFilter, ProposedPlacement,
     },
     index::{ClusterView, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
@@ -117,6 +118,12 @@ pub(crate) struct Shims {
     pub(crate) post_bind: Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, ()>>,
     pub(crate) group_post_filter:
         Option<fn(ErasedPlugin<'_>, &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered>>,
+    pub(crate) generate_placements:
+        Option<fn(ErasedPlugin<'_>, &GroupCycle<'_>) -> Result<Vec<GroupPlacement>, Stop>>,
+    pub(crate) score_placement:
+        Option<fn(ErasedPlugin<'_>, &GroupCycle<'_>, &ProposedPlacement<'_>) -> PluginResult<i64>>,
+    pub(crate) normalize_placements:
+        Option<fn(ErasedPlugin<'_>, &GroupCycle<'_>, &mut [i64]) -> PluginResult<()>>,
     pub(crate) reads_cluster: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Reads) -> PluginResult<()>>,
 }
 
@@ -429,6 +436,27 @@ impl<P: Plugin> Points<P> {
     {
         self.calls.shims.group_post_filter = Some(|this, cx| plugin::<P>(this).group_post_filter(cx));
         self.has(ExtensionPoint::PodGroupPostFilter);
+    }
+
+    /// Adds PlacementGenerate to the points of the plugin.
+    pub(crate) fn generate_placements(&mut self)
+    where
+        P: PlacementGenerate,
+    {
+        self.calls.shims.generate_placements = Some(|this, cx| plugin::<P>(this).generate_placements(cx));
+        self.has(ExtensionPoint::PlacementGenerate);
+    }
+
+    /// Adds PlacementScore to the points of the plugin.
+    pub(crate) fn score_placement(&mut self)
+    where
+        P: PlacementScore,
+    {
+        self.calls.shims.score_placement =
+            Some(|this, cx, proposed| plugin::<P>(this).score_placement(cx, proposed));
+        self.calls.shims.normalize_placements =
+            Some(|this, cx, scores| plugin::<P>(this).normalize_placements(cx, scores));
+        self.has(ExtensionPoint::PlacementScore);
     }
 
     /// Adds PreScore to the points of the plugin.

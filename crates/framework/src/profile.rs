@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Release, Str, points::ExtensionPoint};
+use harbormaster_api::{Release, Str, features::Feature, points::ExtensionPoint};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -68,6 +68,9 @@ pub struct Profile {
     meter: Option<Arc<dyn ProfileMeter>>,
     points: Vec<Vec<PluginIdx>>,
     scorers: Vec<Scorer>,
+    /// The plugins of PlacementScore with their weights.
+    placement_scorers: Vec<(PluginIdx, i64)>,
+    has_placements: bool,
     row_filters: Vec<PluginIdx>,
     /// Two flags per plugin: enabled at PreFilter, and enabled at PreScore.
     pre: Vec<(bool, bool)>,
@@ -90,7 +93,7 @@ impl Profile {
     pub fn build(spec: &ProfileSpec, registry: &Registry, cx: &BuildCycle) -> Result<Self, ProfileError> {
         let mut plugins: Vec<GuardedPlugin> = Vec::new();
         let mut points: Vec<Vec<PluginIdx>> = vec![Vec::new(); ExtensionPoint::ALL.len()];
-        let mut scorers = Vec::new();
+        let (mut scorers, mut placement_scorers) = (Vec::new(), Vec::new());
         for (point, entries) in &spec.points {
             for (name, weight) in entries {
                 let known = plugins.iter().position(|p| p.name() == name);
@@ -111,9 +114,13 @@ impl Profile {
                 };
                 let plugin = PluginIdx(at as u16);
                 points[*point as usize].push(plugin);
-                if *point == ExtensionPoint::Score {
-                    let (normalize, scope) = (plugins[at].normalization(), plugins[at].scope());
-                    scorers.push(Scorer { plugin, weight: *weight, normalize, scope });
+                match point {
+                    ExtensionPoint::Score => {
+                        let (normalize, scope) = (plugins[at].normalization(), plugins[at].scope());
+                        scorers.push(Scorer { plugin, weight: *weight, normalize, scope });
+                    }
+                    ExtensionPoint::PlacementScore => placement_scorers.push((plugin, *weight)),
+                    _ => {}
                 }
             }
         }
@@ -144,8 +151,11 @@ impl Profile {
             cluster_readers,
             plugins,
             meter: None,
+            has_placements: cx.features.enabled(Feature::TopologyAwareWorkloadScheduling)
+                || !points[ExtensionPoint::PlacementGenerate as usize].is_empty(),
             points,
             scorers,
+            placement_scorers,
             row_filters,
             pre,
             implied,
@@ -224,6 +234,17 @@ impl Profile {
     /// Entries of the Score point.
     pub fn scorers(&self) -> &[Scorer] {
         &self.scorers
+    }
+
+    /// The plugins of PlacementScore with their weights, in order.
+    pub fn placement_scorers(&self) -> &[(PluginIdx, i64)] {
+        &self.placement_scorers
+    }
+
+    /// Returns true if all members that are placed in one cycle of their group get nodes of the same placement: if the
+    /// feature gate is on, or if a plugin generates placements.
+    pub fn has_placements(&self) -> bool {
+        self.has_placements
     }
 
     /// Row-scoped plugins of the Filter point, in order.

@@ -98,6 +98,9 @@ pub(crate) fn is_in_cycle(stage: Stage) -> bool {
         | S::Filter
         | S::PostFilter
         | S::PodGroupPostFilter
+        | S::PlacementGenerate
+        | S::PlacementScore
+        | S::NormalizePlacements
         | S::PreScore
         | S::Score
         | S::Normalize

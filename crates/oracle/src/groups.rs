@@ -6,7 +6,7 @@ pub(crate) const GATE: &str = "GenericWorkload=true";
 /// Flags with which an API server serves groups of pods. `PodGroupProtection` adds finalizers that a controller which
 /// does not run here would have to remove.
 pub(crate) const APISERVER_FLAGS: [&str; 3] = [
-    "--feature-gates=GenericWorkload=true",
+    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
     "--runtime-config=scheduling.k8s.io/v1beta1=true",
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodGroupProtection",
 ];

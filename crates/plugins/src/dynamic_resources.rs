@@ -97,6 +97,8 @@ pub struct DynamicResources {
     binding_timeout: Duration,
     /// True if PostFilter gives a reason even if it does nothing (Kubernetes 1.36).
     explains_inaction: bool,
+    /// True if groups are kept together in topology domains.
+    has_placements: bool,
 }
 
 /// The claims of a pod in one attempt. See [`DynamicResources`].
@@ -135,6 +137,7 @@ impl Build for DynamicResources {
             filter_timeout: timeout,
             binding_timeout: args.binding_timeout.map_or(BINDING_TIMEOUT, GoDuration::to_std),
             explains_inaction: cx.features.release() < Release::V1_37,
+            has_placements: cx.features.enabled(Feature::TopologyAwareWorkloadScheduling),
         })
     }
 }
@@ -268,6 +271,9 @@ impl PostFilter<PodDevices> for DynamicResources {
 
 impl PodGroupPostFilter for DynamicResources {
     fn group_post_filter(&self, cx: &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered> {
+        if self.has_placements && cx.group.topology_key.is_some() {
+            return Ok(GroupPostFiltered::NoHelp { reasons: Vec::new() });
+        }
         if !cx.pre_filtered {
             // The state that PreFilter would have written is missing.
             return Err("not found".into());

@@ -30,6 +30,7 @@ pub mod node_resources;
 pub mod node_unschedulable;
 pub mod node_volume_limits;
 mod placement;
+pub mod pod_group_pods_count;
 pub mod pod_index;
 pub mod pod_topology_spread;
 pub mod priority_sort;
@@ -40,6 +41,7 @@ mod shape;
 mod sign;
 pub mod storage;
 pub mod taint_toleration;
+pub mod topology_placement_generator;
 pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_users;
@@ -60,10 +62,12 @@ pub use node_ports::NodePorts;
 pub use node_resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
 pub use node_unschedulable::NodeUnschedulable;
 pub use node_volume_limits::NodeVolumeLimits;
+pub use pod_group_pods_count::PodGroupPodsCount;
 pub use pod_topology_spread::PodTopologySpread;
 pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
+pub use topology_placement_generator::TopologyPlacementGenerator;
 pub use volume_binding::{Decision as VolumeDecision, VolumeBinding};
 pub use volume_restrictions::VolumeRestrictions;
 pub use volume_zone::VolumeZone;
@@ -103,7 +107,9 @@ pub fn in_tree(registry: &mut Registry) {
         .register::<DefaultBinder>()
         // Last, since their feature gates append them.
         .register::<NodeDeclaredFeatures>()
-        .register::<GangScheduling>();
+        .register::<GangScheduling>()
+        .register::<TopologyPlacementGenerator>()
+        .register::<PodGroupPodsCount>();
 }
 
 #[cfg(test)]

@@ -123,8 +123,8 @@ fn normalized_scores_are_within_bounds_in_random_clusters() {
 #[test]
 fn every_plugin_is_registered_at_the_points_of_kube_scheduler() {
     use ExtensionPoint::{
-        Bind, Filter, Permit, PodGroupPostFilter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore,
-        QueueSort, Reserve, Score,
+        Bind, Filter, Permit, PlacementGenerate, PlacementScore, PodGroupPostFilter, PostFilter, PreBind,
+        PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
     };
     let registry = registry();
     for (plugin, points) in [
@@ -135,7 +135,7 @@ fn every_plugin_is_registered_at_the_points_of_kube_scheduler() {
         ("TaintToleration", vec![Filter, PreScore, Score]),
         ("NodeAffinity", vec![PreFilter, Filter, PreScore, Score]),
         ("NodePorts", vec![PreFilter, Filter]),
-        ("NodeResourcesFit", vec![PreFilter, Filter, PreScore, Score]),
+        ("NodeResourcesFit", vec![PreFilter, Filter, PreScore, Score, PlacementScore]),
         ("VolumeRestrictions", vec![PreFilter, Filter]),
         ("NodeVolumeLimits", vec![PreFilter, Filter]),
         ("VolumeBinding", vec![PreFilter, Filter, PreScore, Score, Reserve, PreBind]),
@@ -152,10 +152,12 @@ fn every_plugin_is_registered_at_the_points_of_kube_scheduler() {
         ("DefaultBinder", vec![Bind]),
         ("NodeDeclaredFeatures", vec![PreFilter, Filter]),
         ("GangScheduling", vec![PreEnqueue, Permit]),
+        ("TopologyPlacementGenerator", vec![PlacementGenerate]),
+        ("PodGroupPodsCount", vec![PlacementScore]),
     ] {
         assert_eq!(registry.points(plugin), Some(points.into_iter().collect()), "{plugin}");
     }
-    assert_eq!(registry.names().count(), 21);
+    assert_eq!(registry.names().count(), 23);
 }
 
 /// The row-scoped filters and scorers, with the order and weights of the default profile.

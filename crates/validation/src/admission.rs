@@ -122,7 +122,7 @@ impl Context<'_> {
             Rules::PriorityClass => priority::admit_class(self, object)?,
             Rules::Service => service::admit(self, None, object).map_err(Refusal::Invalid)?,
             Rules::PodGroup => pod_groups::admit(self, object)?,
-            Rules::GroupTemplates => pod_groups::drop_gated(object),
+            Rules::GroupTemplates => pod_groups::drop_gated(self, None, object),
             rules if rules.are_of_devices() => devices::admit(self.kind, object),
             _ => others::admit(self, object),
         }
@@ -159,7 +159,7 @@ impl Context<'_> {
             Rules::Service => service::admit(self, Some(old), object).map_err(Refusal::Invalid)?,
             Rules::PriorityClass => priority::admit_class(self, object)?,
             Rules::Definition => definition::admit_update(object),
-            Rules::PodGroup | Rules::GroupTemplates => pod_groups::drop_gated(object),
+            Rules::PodGroup | Rules::GroupTemplates => pod_groups::drop_gated(self, Some(old), object),
             rules if rules.are_of_devices() => devices::admit_update(self, old, object),
             _ => others::admit_update(self.kind, old, object),
         }

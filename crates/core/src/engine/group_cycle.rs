@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
-    attempt::Decision,
+    attempt::{Attempt, Decision},
     cluster::Cluster,
     group::{Assignment, Feasibility, GroupCondition, PodGroup},
     guard::GuardedPlugin,
     meter::Stamp,
-    nodeset::NodeIdx,
+    nodeset::{NodeIdx, NodeSet},
     pod::PodInfo,
 };
 
@@ -33,8 +33,10 @@ use crate::{
 
 /// A member that occupies a node.
 pub(super) struct Placed {
-    entry: QueuedPod,
+    pub(super) entry: QueuedPod,
     held: Held,
+    /// Kept only while the node may be given up for another placement.
+    attempt: Option<Attempt>,
 }
 
 impl Placed {
@@ -48,20 +50,43 @@ impl Placed {
 /// Members of a group, after each of them has been tried or the cycle has stopped.
 pub(super) struct Trial {
     pub(super) placed: Vec<Placed>,
+    /// Members that found nodes, and have given them up.
+    pub(super) released: Vec<QueuedPod>,
     /// Members that found no node.
-    rejected: Vec<(QueuedPod, Failure)>,
+    pub(super) rejected: Vec<(QueuedPod, Failure)>,
     /// Members that were not tried.
-    untried: Vec<QueuedPod>,
+    pub(super) untried: Vec<QueuedPod>,
+    /// Plugins that rejected the group or its members in other placements.
+    pub(super) rejectors: Vec<&'static str>,
+    /// True if the attempts of the members that found nodes are kept.
+    pub(super) keeps_attempts: bool,
     /// True if whether a member fits a node depended on that node alone.
     pub(super) is_local: bool,
     /// Start of the attempt, if it is measured.
-    begun: Option<Stamp>,
+    pub(super) begun: Option<Stamp>,
 }
 
 impl Default for Trial {
     fn default() -> Self {
-        let (placed, rejected, untried) = Default::default();
-        Self { placed, rejected, untried, is_local: true, begun: None }
+        Self {
+            placed: Vec::new(),
+            released: Vec::new(),
+            rejected: Vec::new(),
+            untried: Vec::new(),
+            rejectors: Vec::new(),
+            keeps_attempts: false,
+            is_local: true,
+            begun: None,
+        }
+    }
+}
+
+impl Trial {
+    /// Replaces the result by that of a trial in one placement.
+    pub(super) fn end_as(&mut self, tried: Trial) {
+        let Trial { placed, released, rejected, untried, rejectors, is_local, .. } = tried;
+        (self.placed, self.released, self.rejected, self.untried) = (placed, released, rejected, untried);
+        (self.rejectors, self.is_local) = (rejectors, is_local);
     }
 }
 
@@ -91,7 +116,7 @@ impl GroupFailure {
         }
     }
 
-    fn message(&self) -> &str {
+    pub(super) fn message(&self) -> &str {
         let (Self::Rejected(message) | Self::Error(message)) = self;
         message
     }
@@ -106,7 +131,7 @@ impl GroupFailure {
 }
 
 /// Beginning of the message of a group for which no node was decided.
-const REJECTED: &str = "pod group is unschedulable";
+pub(super) const REJECTED: &str = "pod group is unschedulable";
 
 impl Engine {
     /// Tries to schedule the queued members of a group.
@@ -141,7 +166,7 @@ impl Engine {
             }
             None => {
                 trial.begun = attempt_begun;
-                self.place_members(&group, members, &mut trial, begun)
+                self.place_group(&group, members, &mut trial, begun)
             }
         };
         if let (Some(meter), Some(begun)) = (&self.meter, trial.begun) {
@@ -155,22 +180,25 @@ impl Engine {
         attempted(outcomes)
     }
 
-    /// Gives nodes to members until all have been tried, or until it is certain that too few will get one.
+    /// Gives nodes to members until all have been tried, or until it is certain that too few will get one. Considers
+    /// only nodes `within` the given set, if there is one.
     pub(super) fn place_members(
         &mut self,
         group: &QueuedGroup,
         members: Vec<QueuedPod>,
+        within: Option<&NodeSet>,
         trial: &mut Trial,
         now: Timestamp,
     ) -> Result<(), GroupFailure> {
         let mut members = members.into_iter();
-        if let Feasibility::Never(why) = self.feasibility(group, members.len())? {
+        let mut feasibility = self.feasibility(group, members.len())?;
+        if let Feasibility::Never(why) = feasibility {
             trial.untried.extend(members);
             return Err(GroupFailure::Rejected(format!("{REJECTED}, {why}")));
         }
         while let Some(entry) = members.next() {
-            match self.place(&entry, trial, now) {
-                Ok(held) => trial.placed.push(Placed { entry, held }),
+            match self.place(&entry, within, trial, now) {
+                Ok((held, attempt)) => trial.placed.push(Placed { entry, held, attempt }),
                 Err(failure @ Failure::Error(_)) => {
                     let why = format!("failed to schedule other pod from a pod group: {}", failure.message());
                     trial.rejected.push((entry, failure));
@@ -179,21 +207,30 @@ impl Engine {
                 }
                 Err(failure) => trial.rejected.push((entry, failure)),
             }
-            if let Feasibility::Never(why) = self.feasibility(group, members.len())? {
+            feasibility = self.feasibility(group, members.len())?;
+            if let Feasibility::Never(why) = feasibility {
                 trial.untried.extend(members);
                 return Err(GroupFailure::Rejected(why));
             }
         }
-        // A group that is running already has enough members even if none of these finds a node.
-        if trial.placed.is_empty() { Err(GroupFailure::Rejected(REJECTED.to_owned())) } else { Ok(()) }
+        match feasibility {
+            Feasibility::NotYet(why) => Err(GroupFailure::Rejected(format!("{REJECTED}, {why}"))),
+            Feasibility::Enough | Feasibility::Never(_) => Ok(()),
+        }
     }
 
-    /// Finds a node for one member and occupies it.
-    fn place(&mut self, entry: &QueuedPod, trial: &mut Trial, now: Timestamp) -> Result<Held, Failure> {
+    /// Finds a node for one member and occupies it. Returns the attempt if the trial keeps it.
+    fn place(
+        &mut self,
+        entry: &QueuedPod,
+        within: Option<&NodeSet>,
+        trial: &mut Trial,
+        now: Timestamp,
+    ) -> Result<(Held, Option<Attempt>), Failure> {
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
         let begun = self.meter.as_ref().map(|meter| meter.now());
-        let found = self.finder.find(cluster, entry, &nominated, cycle, now);
+        let found = self.finder.find(cluster, entry, (&nominated, within), cycle, now);
         if let (Some(meter), Some(begun)) = (&self.meter, begun) {
             meter.searched(begun);
         }
@@ -203,7 +240,8 @@ impl Engine {
             return Err(Failure::Unschedulable(Box::new(attempt.take_diagnosis())));
         }
         self.note_scores(entry, &attempt);
-        self.hold(entry, &attempt)
+        let held = self.hold(entry, &attempt)?;
+        Ok((held, trial.keeps_attempts.then_some(attempt)))
     }
 
     /// Occupies a certain node for one member. Returns `None` if it does not fit there.
@@ -212,7 +250,7 @@ impl Engine {
         let attempt = self.finder.find_on(&mut self.cache.cluster, entry, &nominated, row);
         let Some(attempt) = attempt.map_err(|failure| failure.message())? else { return Ok(None) };
         match self.hold(entry, &attempt) {
-            Ok(held) => Ok(Some(Placed { entry: entry.clone(), held })),
+            Ok(held) => Ok(Some(Placed { entry: entry.clone(), held, attempt: None })),
             Err(Failure::Error(why)) => Err(why),
             Err(_) => Ok(None),
         }
@@ -220,13 +258,26 @@ impl Engine {
 
     /// Takes members from their nodes, last in first out. Returns the members in their original order.
     pub(super) fn release_all(&mut self, placed: Vec<Placed>) -> Vec<QueuedPod> {
-        let mut released = Vec::new();
-        for Placed { entry, held } in placed.into_iter().rev() {
+        self.give_up(placed).into_iter().map(|(entry, _)| entry).collect()
+    }
+
+    /// Like [`Self::release_all`], but returns the attempts, too.
+    pub(super) fn give_up(&mut self, placed: Vec<Placed>) -> Vec<(QueuedPod, Option<Attempt>)> {
+        let mut given_up = Vec::new();
+        for Placed { entry, held, attempt } in placed.into_iter().rev() {
             self.release(&entry, held);
-            released.push(entry);
+            given_up.push((entry, attempt));
         }
-        released.reverse();
-        released
+        given_up.reverse();
+        given_up
+    }
+
+    /// Occupies the node that was chosen for a member. The member is rejected if it cannot be reserved.
+    pub(super) fn place_again(&mut self, entry: QueuedPod, attempt: &Attempt, trial: &mut Trial) {
+        match self.hold(&entry, attempt) {
+            Ok(held) => trial.placed.push(Placed { entry, held, attempt: None }),
+            Err(failure) => trial.rejected.push((entry, failure)),
+        }
     }
 
     /// Asks whether the members that have nodes by now are enough.
@@ -250,11 +301,11 @@ impl Engine {
         trial: &mut Trial,
     ) -> Result<Vec<Permission>, GroupFailure> {
         let mut permissions = Vec::new();
-        for Placed { entry, held } in std::mem::take(&mut trial.placed) {
+        for Placed { entry, held, .. } in std::mem::take(&mut trial.placed) {
             match self.permit(&entry, &held) {
                 Ok(permission) => {
                     permissions.push(permission);
-                    trial.placed.push(Placed { entry, held });
+                    trial.placed.push(Placed { entry, held, attempt: None });
                 }
                 Err(stopped) => {
                     self.release(&entry, held);
@@ -277,7 +328,7 @@ impl Engine {
         outcomes: &mut Vec<(Arc<PodInfo>, Outcome)>,
         now: Timestamp,
     ) {
-        for (Placed { entry, held }, permission) in trial.placed.into_iter().zip(permissions) {
+        for (Placed { entry, held, .. }, permission) in trial.placed.into_iter().zip(permissions) {
             let pod = entry.pod.clone();
             outcomes.push((pod, self.bind(entry, held, permission, now)));
         }
@@ -299,8 +350,8 @@ impl Engine {
         now: Timestamp,
     ) {
         let rejectors = self.rejectors_of(&group, &trial);
-        let Trial { placed, rejected, untried, begun, .. } = trial;
-        let released = self.release_all(placed);
+        let Trial { placed, mut released, rejected, untried, begun, .. } = trial;
+        released.extend(self.release_all(placed));
         let untried: Vec<_> = untried.into_iter().map(|entry| (entry, failure.of_member())).collect();
         let found = match &failure {
             GroupFailure::Rejected(_) => {
@@ -393,15 +444,17 @@ impl Engine {
     /// Returns the plugins whose events may help a group that was rejected: the plugin that defines the group, and
     /// those that rejected members. If the other members have different specs, they may have nodes that a rejected
     /// member needs, so any event that could give them other nodes may help.
-    fn rejectors_of(&self, group: &QueuedGroup, trial: &Trial) -> Vec<&'static str> {
+    pub(super) fn rejectors_of(&self, group: &QueuedGroup, trial: &Trial) -> Vec<&'static str> {
         let profile = self.finder.profile(group.standing.profile);
         let mut rejectors: Vec<&'static str> =
             profile.grouping().map(GuardedPlugin::name).into_iter().collect();
+        rejectors.extend(&trial.rejectors);
         for (_, failure) in &trial.rejected {
             let (rejected, pending) = failure.rejectors();
             rejectors.extend(rejected.into_iter().chain(pending));
         }
-        let others = trial.placed.iter().map(|placed| &placed.entry).chain(&trial.untried);
+        let placed = trial.placed.iter().map(|placed| &placed.entry);
+        let others = placed.chain(&trial.released).chain(&trial.untried);
         let is_alike = |entry: &QueuedPod| {
             trial.rejected.iter().any(|(other, _)| Arc::ptr_eq(&other.pod.derived, &entry.pod.derived))
         };

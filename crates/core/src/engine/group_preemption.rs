@@ -183,7 +183,7 @@ impl GroupWhatIf for EngineWhatIf<'_> {
 
     fn place(&mut self) -> PluginResult<Result<Vec<Assignment>, String>> {
         let (mut trial, now) = (Trial::default(), self.now);
-        let decided = self.engine.place_members(self.group, self.members.to_vec(), &mut trial, now);
+        let decided = self.engine.place_group(self.group, self.members.to_vec(), &mut trial, now);
         self.is_local = trial.is_local;
         let assignments = trial.placed.iter().map(|placed| placed.assignment(&self.engine.cache.cluster));
         let assignments: Option<Vec<Assignment>> = assignments.collect();

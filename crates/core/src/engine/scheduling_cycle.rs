@@ -132,7 +132,7 @@ impl Engine {
     fn search(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
-        let attempt = self.finder.find(cluster, entry, &nominated, cycle, now);
+        let attempt = self.finder.find(cluster, entry, (&nominated, None), cycle, now);
         let attempt =
             attempt.map_err(|failure| FailedSearch::without_victims(failure, NewNomination::Clear))?;
         match attempt.decision() {

@@ -29,6 +29,8 @@ pub(super) struct Draft {
     pub(super) slate: SlateId,
     /// Filter state of each plugin; cached states are shared with the answer cache.
     pub(super) states: Vec<Slot>,
+    /// Number of nodes to choose from, at least 1.
+    pub(super) nodes: usize,
     pub(super) restriction: Restriction,
     /// The rows that fit, after filtering.
     pub(super) fits: NodeSet,
@@ -42,8 +44,8 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Number of nodes that may fit.
-    pub(super) fn considered(&self, cluster: &Cluster) -> usize {
-        self.restriction.only.as_ref().map_or(cluster.node_count(), NodeSet::len)
+    pub(super) fn considered(&self) -> usize {
+        self.restriction.only.as_ref().map_or(self.nodes, NodeSet::len)
     }
 
     /// The rows that PreFilter allows.
@@ -81,8 +83,8 @@ impl Draft {
         self.finish(decision, None, Candidates::Listed(candidates))
     }
 
-    pub(super) fn finish_best(mut self, row: NodeIdx, feasible: usize, cluster: &Cluster) -> Attempt {
-        let evaluated = self.considered(cluster);
+    pub(super) fn finish_best(mut self, row: NodeIdx, feasible: usize) -> Attempt {
+        let evaluated = self.considered();
         let fits = std::mem::take(&mut self.fits);
         let decision = Decision::Node { row, evaluated, feasible, ranking: None };
         self.finish(decision, None, Candidates::All(fits))

@@ -70,7 +70,7 @@ impl Runner {
         pod: &Arc<PodInfo>,
     ) -> Result<Explanation, AttemptError> {
         let mut explanation = Explanation::default();
-        let mut draft = match self.narrow(cluster, pod)? {
+        let mut draft = match self.narrow(cluster, pod, None)? {
             Narrowing::Continue(draft) => draft,
             Narrowing::Ended(attempt) => {
                 if let Decision::Unschedulable(diagnosis) = attempt.into_decision() {
@@ -141,7 +141,7 @@ impl Runner {
         if rows.len() < 2 {
             return Ok(Vec::new());
         }
-        match self.narrow(cluster, &attempt.pod)? {
+        match self.narrow(cluster, &attempt.pod, None)? {
             Narrowing::Continue(draft) => self.sheets(cluster, &draft, &rows),
             Narrowing::Ended(_) => Ok(Vec::new()),
         }

@@ -28,16 +28,18 @@ pub(super) enum Narrowing {
 }
 
 impl Runner {
-    /// Prepares indexes for the pod, then runs the PreFilter plugins in order.
+    /// Prepares indexes for the pod, then runs the PreFilter plugins in order. Nodes that are not `within` this set do
+    /// not count.
     pub(super) fn narrow(
         &mut self,
         cluster: &mut Cluster,
         pod: &Arc<PodInfo>,
+        within: Option<&NodeSet>,
     ) -> Result<Narrowing, AttemptError> {
         self.prepare(cluster, pod)?;
         let cx = Cycle::new(cluster, pod);
         let mut draft = self.begin(&cx, pod)?;
-        let nodes = cluster.node_count();
+        draft.nodes = within.map_or(draft.nodes, NodeSet::len);
         let mut rejected: Option<(&'static str, Reject)> = None;
         for plugin in self.profile.at(ExtensionPoint::PreFilter) {
             let answer = self.pre_filter(&cx, &mut draft, *plugin);
@@ -53,21 +55,22 @@ impl Runner {
                 Err(Stopped::Reject(plugin, reject)) => match reject.fix {
                     Fix::NothingHelps => {
                         draft.restriction.by.clear();
-                        return Ok(Narrowing::Ended(draft.finish_before_filter(nodes, Some(plugin), reject)));
+                        return Ok(Narrowing::Ended(draft.finish_before_filter(Some(plugin), reject)));
                     }
                     Fix::EvictionMayHelp => rejected = Some((plugin, reject)),
                     Fix::Pending => return Err(cannot_wait(plugin, &reject).into()),
                 },
             }
             if let Some(reject) = draft.restriction.nothing_left() {
-                return Ok(Narrowing::Ended(draft.finish_before_filter(nodes, None, reject)));
+                return Ok(Narrowing::Ended(draft.finish_before_filter(None, reject)));
             }
         }
         Ok(match rejected {
-            Some((plugin, reject)) => {
-                Narrowing::Ended(draft.finish_before_filter(nodes, Some(plugin), reject))
+            Some((plugin, reject)) => Narrowing::Ended(draft.finish_before_filter(Some(plugin), reject)),
+            None => {
+                draft.restriction.confine(within);
+                Narrowing::Continue(draft)
             }
-            None => Narrowing::Continue(draft),
         })
     }
 
@@ -86,6 +89,7 @@ impl Runner {
             profile: self.profile.clone(),
             pod: pod.clone(),
             slate,
+            nodes: cx.nodes.node_count(),
             restriction: Restriction::default(),
             fits: NodeSet::default(),
             fits_as_cached: false,
@@ -206,13 +210,13 @@ impl Runner {
     pub(super) fn unschedulable(&self, cluster: &Cluster, mut draft: Draft) -> Result<Attempt, AttemptError> {
         let open = draft.open(cluster);
         let by_row = self.verdicts(&draft, &open);
-        let mut diagnosis = Diagnosis::new(cluster.node_count());
+        let mut diagnosis = Diagnosis::new(draft.nodes);
         for ((plugin, reject), n) in by_row.count(open.iter()) {
             diagnosis.add(draft.profile.name_of(*plugin), reject, n);
         }
         let outside = draft.restriction.only.take().map(|only| (only, draft.restriction.outside()));
         if let Some((only, reject)) = &outside {
-            diagnosis.add_outside(&draft.restriction.by, reject, cluster.node_count() - only.len());
+            diagnosis.add_outside(&draft.restriction.by, reject, draft.nodes - only.len());
         }
         Ok(draft.finish_unschedulable(diagnosis, Rejections { all: None, outside, by_row }))
     }
@@ -247,9 +251,9 @@ fn cannot_wait(plugin: &'static str, reject: &Reject) -> PointError {
 
 impl Draft {
     /// Ends the attempt because PreFilter left no node.
-    fn finish_before_filter(self, nodes: usize, plugin: Option<&'static str>, reject: Reject) -> Attempt {
+    fn finish_before_filter(self, plugin: Option<&'static str>, reject: Reject) -> Attempt {
         let rejections = Rejections { all: Some(reject.clone()), ..Rejections::default() };
-        let by = self.restriction.by.clone();
+        let (nodes, by) = (self.nodes, self.restriction.by.clone());
         self.finish_unschedulable(Diagnosis::by_pre_filter(nodes, plugin, reject, by), rejections)
     }
 

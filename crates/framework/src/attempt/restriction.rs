@@ -23,6 +23,15 @@ impl Restriction {
         }
     }
 
+    /// Leaves out all rows outside `within`, as if they were not there.
+    pub(super) fn confine(&mut self, within: Option<&NodeSet>) {
+        match (&mut self.only, within) {
+            (_, None) => {}
+            (Some(only), Some(within)) => only.intersect(within),
+            (None, Some(within)) => self.only = Some(within.clone()),
+        }
+    }
+
     /// Returns the rejection if the restrictions of several plugins leave no node in common. A single plugin that names
     /// only unknown nodes is a different case: every node is then outside its set.
     pub(super) fn nothing_left(&self) -> Option<Reject> {

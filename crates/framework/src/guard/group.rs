@@ -2,10 +2,13 @@
 
 use harbormaster_api::{Pod, Str, points::ExtensionPoint};
 
-use super::{Call, GuardedPlugin, PointError, caught};
+use super::{Call, GuardedPlugin, PointError, Stopped, caught};
 use crate::{
     api_call::ApiCall,
-    group::{Feasibility, GroupCondition, GroupPostFilterCycle, GroupPostFiltered, GroupView, PodGroup},
+    group::{
+        Feasibility, GroupCondition, GroupCycle, GroupPlacement, GroupPostFilterCycle, GroupPostFiltered,
+        GroupView, PodGroup, ProposedPlacement,
+    },
     meter::Stage,
     points::GroupCalls,
     resource::{AnyCustom, ResourceName},
@@ -70,6 +73,37 @@ impl GuardedPlugin {
         let Some(run) = self.calls.shims.group_post_filter else { return Ok(no_help) };
         self.evaluated(Stage::PodGroupPostFilter, || 1);
         self.try_call(Call::Point(ExtensionPoint::PodGroupPostFilter), |this| run(this, cx))
+    }
+
+    /// See [`crate::group::PlacementGenerate`].
+    ///
+    /// # Errors
+    /// When the plugin rejects the group or fails.
+    pub fn generate_placements(&self, cx: &GroupCycle<'_>) -> Result<Vec<GroupPlacement>, Stopped> {
+        let Some(run) = self.calls.shims.generate_placements else { return Ok(Vec::new()) };
+        self.ask(Call::Point(ExtensionPoint::PlacementGenerate), |this| run(this, cx))
+    }
+
+    /// See [`crate::group::PlacementScore::score_placement`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn score_placement(
+        &self,
+        cx: &GroupCycle<'_>,
+        proposed: &ProposedPlacement<'_>,
+    ) -> Result<i64, PointError> {
+        let Some(run) = self.calls.shims.score_placement else { return Ok(0) };
+        self.try_call(Call::Point(ExtensionPoint::PlacementScore), |this| run(this, cx, proposed))
+    }
+
+    /// See [`crate::group::PlacementScore::normalize_placements`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn normalize_placements(&self, cx: &GroupCycle<'_>, scores: &mut [i64]) -> Result<(), PointError> {
+        let Some(run) = self.calls.shims.normalize_placements else { return Ok(()) };
+        self.try_call(Call::NormalizePlacements, |this| run(this, cx, scores))
     }
 
     fn about_groups<T>(&self, otherwise: T, run: impl FnOnce(&GroupCalls) -> T) -> Result<T, PointError> {

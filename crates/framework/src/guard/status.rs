@@ -3,7 +3,7 @@
 use super::Stopped;
 use crate::{
     events::{ErasedRegistration, Hint},
-    group::GroupPostFiltered,
+    group::{GroupPlacement, GroupPostFiltered},
     meter::Status,
     outcome::{Bound, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight, Stop},
     plugin::SignFragment,
@@ -23,6 +23,7 @@ impl CallStatus for i64 {}
 impl CallStatus for Slot {}
 impl CallStatus for Hint {}
 impl CallStatus for Option<Vec<ErasedRegistration>> {}
+impl CallStatus for Vec<GroupPlacement> {}
 
 impl CallStatus for PreFiltered<()> {
     fn status(&self) -> Status {

@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Let pods form groups, instead of the other features; requires Kubernetes 1.37
     #[arg(long, conflicts_with_all = ["batching", "volumes", "devices", "extenders"])]
     groups: bool,
+    /// Give groups topology constraints
+    #[arg(long, requires = "groups")]
+    topology: bool,
     /// Run a saved script instead of generated ones
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
@@ -111,6 +114,7 @@ impl Arguments {
             devices: self.devices,
             extenders: self.extenders,
             groups: self.groups,
+            topology: self.topology,
         };
         Ok(self.seeds.clone().map(|seed| Script::new(seed, size, options)).collect())
     }

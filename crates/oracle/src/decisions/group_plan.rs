@@ -15,9 +15,39 @@ const MOST_NODES: usize = 8;
 /// Priorities of groups and of their members.
 const PRIORITIES: &[i32] = &[-5, -5, -5, 10, 10, 2_000_000];
 
+/// Label of the nodes that are in a rack. All racks have the same name, because kube-scheduler tries several placements
+/// in random order, and reports the first one that it has tried.
+const RACK: &str = "rack";
+
+/// Label with which each node is a domain of its own.
+const HOST: &str = "kubernetes.io/hostname";
+
+/// Topology constraints of the groups of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Topology {
+    /// There are none.
+    None,
+    /// Groups must be in the only rack, to which some of the nodes belong.
+    OneRack,
+    /// Groups must be on one node each. They are small, and all nodes have different sizes, so that every group fits and
+    /// one of the nodes is the best.
+    Hosts,
+}
+
+impl Topology {
+    fn key(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::OneRack => Some(RACK),
+            Self::Hosts => Some(HOST),
+        }
+    }
+}
+
 /// A script with groups, under construction.
 pub(super) struct GroupPlan {
     random: Random,
+    topology: Topology,
     /// True if preempted pods keep terminating until a later step removes them.
     terminates_slowly: bool,
     nodes: Vec<String>,
@@ -42,9 +72,15 @@ struct Group {
 }
 
 impl GroupPlan {
-    pub(super) fn new(seed: u64) -> Self {
+    /// If `topology`, most groups have topology constraints.
+    pub(super) fn new(seed: u64, topology: bool) -> Self {
         Self {
             random: Random::new(seed),
+            topology: match seed % 3 {
+                _ if !topology => Topology::None,
+                2 => Topology::Hosts,
+                _ => Topology::OneRack,
+            },
             terminates_slowly: seed % 4 == 3,
             nodes: Vec::new(),
             next_node: 0,
@@ -80,6 +116,7 @@ impl GroupPlan {
             preempts: true,
             devices: false,
             groups: true,
+            topology: self.topology != Topology::None,
             drivers: Vec::new(),
             extenders: Vec::new(),
             steps: self.steps,
@@ -156,7 +193,7 @@ impl GroupPlan {
                     let node = self.new_node();
                     self.create(vec![node]);
                 }
-                2 | 3 => self.resize_node(),
+                2 | 3 if self.topology != Topology::Hosts => self.resize_node(),
                 4 if self.nodes.len() > 2 => {
                     let node = self.nodes.swap_remove(self.random.below(self.nodes.len()));
                     self.steps.push(Step::Drain { node });
@@ -174,6 +211,7 @@ impl GroupPlan {
                     let pod = self.new_bound_pod();
                     self.create(vec![pod]);
                 }
+                11 if self.topology == Topology::OneRack => self.join_rack(),
                 _ => self.change_min_count(&mut group),
             }
         }
@@ -186,6 +224,12 @@ impl GroupPlan {
         group.min_count = Some(new);
         let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": new}}}});
         self.patch(path(&group.object), patch);
+    }
+
+    /// Puts a node into the rack.
+    fn join_rack(&mut self) {
+        let node = self.random.pick(&self.nodes).clone();
+        self.patch(format!("{NODES}/{node}"), json!({"metadata": {"labels": {RACK: "a"}}}));
     }
 
     fn resize_node(&mut self) {
@@ -211,6 +255,11 @@ impl GroupPlan {
     }
 
     fn amounts(&mut self) -> Value {
+        if self.topology == Topology::Hosts {
+            const SIZES: [&str; 10] = ["4", "5", "6500m", "8", "10", "12500m", "16", "20", "25", "32"];
+            let cpu = SIZES[self.next_node % SIZES.len()];
+            return json!({"cpu": cpu, "memory": "16Gi", "pods": "40"});
+        }
         json!({"cpu": self.random.pick(&["2", "3", "4"]), "memory": "16Gi", "pods": self.random.pick(&["4", "20"])})
     }
 
@@ -219,7 +268,7 @@ impl GroupPlan {
         self.next_node += 1;
         self.nodes.push(name.clone());
         let amounts = self.amounts();
-        json!({
+        let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
                 "name": name,
@@ -230,7 +279,11 @@ impl GroupPlan {
                 },
             },
             "status": {"allocatable": amounts, "capacity": amounts},
-        })
+        });
+        if self.topology == Topology::OneRack && self.random.chance(65) {
+            node["metadata"]["labels"][RACK] = "a".into();
+        }
+        node
     }
 
     /// Spec of a pod of a priority class, which requests a few CPUs and memory.
@@ -285,6 +338,9 @@ impl GroupPlan {
         let min_count = self.random.chance(75).then(|| self.random.range(1, 6));
         let policy = min_count.map_or(json!({"basic": {}}), |count| json!({"gang": {"minCount": count}}));
         let mut spec = json!({"schedulingPolicy": policy, "priorityClassName": class});
+        if let Some(key) = self.topology.key().filter(|_| self.random.chance(75)) {
+            spec["schedulingConstraints"] = json!({"topology": [{"key": key}]});
+        }
         if self.random.chance(35) {
             spec["disruptionMode"] = json!({"all": {}});
         }
@@ -302,6 +358,13 @@ impl GroupPlan {
 
     fn new_template(&mut self, group: &str, class: &str) -> Value {
         let mut spec = self.new_spec(class);
+        if self.topology == Topology::Hosts {
+            let requests = json!({"cpu": "200m", "memory": "100Mi"});
+            spec["containers"][0]["resources"]["requests"] = requests;
+            spec["schedulingGroup"] = json!({"podGroupName": group});
+            spec.as_object_mut().map(|fields| fields.remove("nodeSelector"));
+            return spec;
+        }
         spec["schedulingGroup"] = json!({"podGroupName": group});
         let selector = json!({"matchLabels": {"group": group}});
         match self.random.below(10) {
@@ -336,7 +399,7 @@ mod tests {
     use super::*;
 
     fn script(seed: u64) -> Script {
-        GroupPlan::new(seed).script(seed, Size { nodes: 8, pods: 0, changes: 20 })
+        GroupPlan::new(seed, false).script(seed, Size { nodes: 8, pods: 0, changes: 20 })
     }
 
     #[test]

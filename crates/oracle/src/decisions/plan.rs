@@ -36,6 +36,8 @@ pub struct Options {
     pub extenders: bool,
     /// True if pods form groups. Such scripts have none of the other features.
     pub groups: bool,
+    /// True if groups have topology constraints.
+    pub topology: bool,
 }
 
 /// A backoff that never expires during a script, in seconds.
@@ -49,7 +51,7 @@ impl Script {
     #[must_use]
     pub fn new(seed: u64, size: Size, options: Options) -> Self {
         if options.groups {
-            return GroupPlan::new(seed).script(seed, size);
+            return GroupPlan::new(seed, options.topology).script(seed, size);
         }
         let mut script = Plan::new(seed, size, options).script(seed, size, options.batching);
         if options.extenders {
@@ -161,6 +163,7 @@ impl Plan {
             preempts,
             devices,
             groups: false,
+            topology: false,
             drivers,
             extenders,
             steps: self.steps,

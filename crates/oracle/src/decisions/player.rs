@@ -41,6 +41,9 @@ const CONTROLLERS: &[&str] = &[
     "ephemeral-volume-controller",
 ];
 
+/// Feature gate for topology constraints of groups.
+const TOPOLOGY_GATE: &str = "TopologyAwareWorkloadScheduling=true";
+
 /// Time without any change after which a step is over if its result is visible.
 const QUIET: Duration = Duration::from_millis(60);
 
@@ -171,6 +174,9 @@ impl Stage {
         let mut gates = vec![format!("OpportunisticBatching={}", script.batching)];
         if self.groups {
             gates.push(groups::GATE.to_owned());
+        }
+        if script.topology {
+            gates.push(TOPOLOGY_GATE.to_owned());
         }
         gates
     }

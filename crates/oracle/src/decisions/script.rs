@@ -28,6 +28,9 @@ pub struct Script {
     /// True if pods form groups.
     #[serde(default)]
     pub groups: bool,
+    /// True if groups have topology constraints.
+    #[serde(default)]
+    pub topology: bool,
     /// Drivers that create volumes.
     #[serde(default)]
     pub drivers: Vec<Driver>,

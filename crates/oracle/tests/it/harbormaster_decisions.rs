@@ -67,6 +67,16 @@ fn groups_have_the_same_outcomes() {
 }
 
 #[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn groups_with_topology_constraints_have_the_same_outcomes() {
+    let size = Size { nodes: 6, pods: 0, changes: 2 };
+    let options = Options { groups: true, topology: true, ..Options::default() };
+    for seed in [3, 5] {
+        compare_with(seed, size, options, |report| report.in_groups > 0);
+    }
+}
+
+#[test]
 fn extenders_get_the_same_calls_and_pods_have_the_same_outcomes() {
     let size = Size { nodes: 10, pods: 30, changes: 3 };
     let options = Options { extenders: true, ..Options::default() };

@@ -35,6 +35,7 @@ struct WireGroup {
 #[serde(rename_all = "camelCase", default)]
 struct WireSpec {
     scheduling_policy: WirePolicy,
+    scheduling_constraints: Option<WireConstraints>,
     disruption_mode: Option<WireMode>,
     priority: Option<i32>,
 }
@@ -49,6 +50,18 @@ struct WirePolicy {
 #[serde(rename_all = "camelCase", default)]
 struct WireGang {
     min_count: u32,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireConstraints {
+    topology: Option<Vec<WireTopology>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireTopology {
+    key: Str,
 }
 
 #[derive(Default, Deserialize)]
@@ -82,6 +95,7 @@ impl From<WireGroup> for PodGroupObject {
             Some(gang) => GroupPolicy::Gang { min_count: gang.min_count.max(1) as usize },
             None => GroupPolicy::Basic,
         };
+        let topology = spec.scheduling_constraints.and_then(|constraints| constraints.topology);
         let disrupts_all = spec.disruption_mode.is_some_and(|mode| mode.all.is_some());
         Self {
             spec: GroupSpec {
@@ -89,6 +103,7 @@ impl From<WireGroup> for PodGroupObject {
                 // Admission sets the priority. Without it, a group counts as one of priority 0.
                 priority: Some(spec.priority.unwrap_or(0)),
                 disruption: if disrupts_all { Disruption::All } else { Disruption::Single },
+                topology_key: topology.and_then(|all| all.into_iter().next()).map(|one| one.key),
                 condition: condition.map(GroupCondition::from),
             },
         }

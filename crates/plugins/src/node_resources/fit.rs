@@ -1,7 +1,7 @@
 //! NodeResourcesFit: requires that a node has the requested resources, and scores nodes by resource utilization.
 //!
 //! # What it does
-//! Extension points: PreFilter, Filter, PreScore, Score. Compares the pod's requests (containers, init containers,
+//! Extension points: PreFilter, Filter, PreScore, Score, PlacementScore. Compares the pod's requests (containers, init containers,
 //! sidecars, pod-level requests and overhead) with the node's allocatable resources and the requests of its pods.
 //!
 //! # Rejects when
@@ -20,6 +20,8 @@
 //! - `MostAllocated`: the used fraction.
 //! - `RequestedToCapacityRatio`: a function of the used fraction; resources with a result of zero are excluded from
 //!   the mean.
+//!
+//! Placements of groups are always scored by `MostAllocated`, as if the nodes of the placement were one node.
 //!
 //! # Requeued by
 //! The deletion or termination of a pod that was on a node or nominated to one; a pod on a node that now requests
@@ -182,6 +184,16 @@ impl Score<Row, CountedDevices> for NodeResourcesFit {
             *score = self.strategy.score(&lanes, row);
         }
         Ok(())
+    }
+}
+
+impl PlacementScore for NodeResourcesFit {
+    fn score_placement(&self, cx: &GroupCycle<'_>, proposed: &ProposedPlacement<'_>) -> PluginResult<i64> {
+        let requests = || proposed.assignments.iter().map(|one| &one.pod.derived.score_request);
+        let asks = self.resources.iter().map(|resource| requests().map(|request| resource.of(request)).sum());
+        let no_devices = CountedDevices::default();
+        let lanes = Lane::of(&self.resources, asks, cx.nodes, RequestKind::NonZero, &no_devices);
+        Ok(Strategy::Most.score_together(&lanes, &proposed.placement.nodes))
     }
 }
 

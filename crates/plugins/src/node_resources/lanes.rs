@@ -6,7 +6,7 @@ use harbormaster_api::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar},
 };
 use harbormaster_framework::{
-    nodeset::NodeIdx,
+    nodeset::{NodeIdx, NodeSet},
     table::{Columns, NodeTable},
 };
 
@@ -98,6 +98,14 @@ impl<'a> Lane<'a> {
             Self { ask, weight: r.weight, numbers: Numbers::of(&r.column, nodes, count, devices) }
         };
         counting.map(lane).collect()
+    }
+
+    /// Returns the capacity and use of several nodes together.
+    pub(super) fn sum(&self, rows: &NodeSet) -> (i64, i64) {
+        let offered = rows.iter().map(|row| self.at(row)).filter(|(has, _)| *has != 0);
+        offered.fold((0, 0), |(has, used), (more, more_used)| {
+            (has.wrapping_add(more), used.wrapping_add(more_used))
+        })
     }
 
     /// Returns the capacity and use of the row's node.

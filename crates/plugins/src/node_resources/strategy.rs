@@ -1,7 +1,10 @@
 //! Scoring strategies of NodeResourcesFit.
 
 use harbormaster_api::args::{ScoringStrategy, ScoringStrategyType};
-use harbormaster_framework::{nodeset::NodeIdx, outcome::PluginError};
+use harbormaster_framework::{
+    nodeset::{NodeIdx, NodeSet},
+    outcome::PluginError,
+};
 
 use super::lanes::Lane;
 use crate::shape::Shape;
@@ -33,9 +36,19 @@ impl Strategy {
     /// also leaves out resources with a score of zero.
     #[inline]
     pub(super) fn score(&self, lanes: &[Lane<'_>], row: NodeIdx) -> i64 {
+        self.mean(lanes, |lane| lane.at(row))
+    }
+
+    /// Returns the score of several rows as if they were one node.
+    pub(super) fn score_together(&self, lanes: &[Lane<'_>], rows: &NodeSet) -> i64 {
+        self.mean(lanes, |lane| lane.sum(rows))
+    }
+
+    #[inline]
+    fn mean(&self, lanes: &[Lane<'_>], amounts: impl Fn(&Lane<'_>) -> (i64, i64)) -> i64 {
         let (mut sum, mut weights) = (0i64, 0i64);
         for lane in lanes {
-            let (has, used) = lane.at(row);
+            let (has, used) = amounts(lane);
             if has == 0 {
                 continue;
             }

@@ -1,11 +1,14 @@
 //! Pod groups, and workloads, which have templates of pod groups, as in Kubernetes 1.37 with the feature gate
-//! GenericWorkload. All other gates of pod groups are off.
+//! GenericWorkload. Of the other gates of pod groups, only TopologyAwareWorkloadScheduling can be on.
 
 mod field;
 
 use std::collections::BTreeSet;
 
-use harbormaster_api::{features::Feature, labels::subdomain_errors};
+use harbormaster_api::{
+    features::Feature,
+    labels::{qualified_name_errors, subdomain_errors},
+};
 use serde_json::{Value, json};
 
 use self::field::Field;
@@ -57,20 +60,30 @@ pub(super) fn admit(context: &Context<'_>, group: &mut Value) -> Result<(), Refu
             finalizers.push(PROTECTION.into());
         }
     }
-    drop_gated(group);
+    drop_gated(context, None, group);
     Ok(())
 }
 
-/// Removes the fields of a group or a workload whose feature gates are off.
-pub(super) fn drop_gated(object: &mut Value) {
-    for template in list_mut(object, "/spec/podGroupTemplates").iter_mut().filter_map(Value::as_object_mut) {
+/// Removes the fields of a group or a workload whose feature gates are off. Topology constraints stay if the old object
+/// has them, too.
+pub(super) fn drop_gated(context: &Context<'_>, old: Option<&Value>, object: &mut Value) {
+    let has_topology = context.features.enabled(Feature::TopologyAwareWorkloadScheduling);
+    let keeps =
+        |old: Option<&Value>| has_topology || old.is_some_and(|old| !old["schedulingConstraints"].is_null());
+    let old_templates = old.map_or(&[][..], |old| list(old, "/spec/podGroupTemplates"));
+    for (i, template) in list_mut(object, "/spec/podGroupTemplates").iter_mut().enumerate() {
+        let Some(template) = template.as_object_mut() else { continue };
         template.remove("resourceClaims");
         template.remove("preemptionPolicy");
-        template.insert("schedulingConstraints".to_owned(), Value::Null);
+        if !keeps(old_templates.get(i)) {
+            template.insert("schedulingConstraints".to_owned(), Value::Null);
+        }
     }
     if let Some(spec) = object.get_mut("spec") {
+        if !keeps(old.map(|old| &old["spec"])) {
+            remove(spec, "schedulingConstraints");
+        }
         for name in [
-            "schedulingConstraints",
             "resourceClaims",
             "preemptionPolicy",
             "parentCompositePodGroupName",
@@ -135,6 +148,9 @@ fn check_group(spec: &Field<'_>, errors: &mut Errors) {
     if policy.may_be_wrong() {
         check_policy(&policy, errors);
     }
+    if let Some(constraints) = spec.fixed("schedulingConstraints", errors) {
+        check_topology(&constraints.field("topology"), errors);
+    }
     if let Some(mode) = spec.fixed("disruptionMode", errors) {
         mode.check_one_of(["single", "all"], errors);
     }
@@ -146,6 +162,19 @@ fn check_group(spec: &Field<'_>, errors: &mut Errors) {
     {
         let why = format!("must be less than or equal to {HIGHEST_PRIORITY}");
         errors.push(FieldError::invalid(priority.place, number, why));
+    }
+}
+
+/// Checks that there is at most one topology constraint, and that it names a label.
+fn check_topology(topology: &Field<'_>, errors: &mut Errors) {
+    let constraints = list(topology.new, "");
+    if constraints.len() > 1 {
+        errors.push(FieldError::too_many(&topology.place, constraints.len() as i64, 1));
+        return;
+    }
+    for constraint in constraints {
+        let constraint = Field::new(format!("{}[0]", topology.place), constraint, None);
+        constraint.check_required("key", label_key_errors, errors);
     }
 }
 
@@ -257,10 +286,19 @@ fn shown(template: &Value) -> String {
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
-/// Returns the errors in a string that must be a DNS label. Here, the message limits the length in bytes.
+/// Returns the errors in a string that must be a DNS label.
 fn short_name_errors(name: &str) -> Vec<String> {
-    let errors = label_errors(name).into_iter();
-    errors.map(|why| why.replace("63 characters", "63 bytes")).collect()
+    in_bytes(label_errors(name))
+}
+
+/// Returns the errors in a string that must be the key of a label.
+fn label_key_errors(key: &str) -> Vec<String> {
+    in_bytes(qualified_name_errors(key))
+}
+
+/// Here, the messages limit the length in bytes.
+fn in_bytes(errors: Vec<String>) -> Vec<String> {
+    errors.into_iter().map(|why| why.replace("63 characters", "63 bytes")).collect()
 }
 
 #[cfg(test)]

@@ -5,15 +5,21 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_core::BindOutcome;
+use harbormaster_core::{BindOutcome, EngineConfig};
 use harbormaster_plugins::gang_scheduling::PodGroupObject;
 use proptest::prelude::*;
 
-use super::{config, group, member, remove_group};
+use super::{
+    config, group, member,
+    placements::{self, in_rack, together},
+    remove_group,
+};
 use crate::world::{World, node};
 
 const GROUPS: u8 = 3;
 const NODES: u8 = 3;
+/// In sequences with racks, the group whose members must be in one rack.
+const TOGETHER: &str = "g2";
 /// CPU of every member, in millicores. Nodes have multiples of it, so room is a number of members.
 const UNIT: i64 = 1000;
 
@@ -50,6 +56,8 @@ fn step() -> impl Strategy<Value = Step> {
 /// The API server and the host.
 struct Model {
     world: World,
+    /// True if the nodes are in racks.
+    has_racks: bool,
     /// Minimum of each group that exists; 0 for a basic group.
     groups: BTreeMap<String, u8>,
     /// The node of each member that exists; `None` while it has none.
@@ -72,10 +80,20 @@ fn group_of(member: &str) -> &str {
     &member[..2]
 }
 
+/// Rack of a node.
+fn rack_of(node: &str) -> &'static str {
+    if node == "n2" { "b" } else { "a" }
+}
+
+fn engine_config(has_racks: bool) -> EngineConfig {
+    if has_racks { placements::config() } else { config() }
+}
+
 impl Model {
-    fn new() -> Self {
+    fn new(has_racks: bool) -> Self {
         Self {
-            world: World::with(config()),
+            world: World::with(engine_config(has_racks)),
+            has_racks,
             groups: BTreeMap::new(),
             members: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -107,7 +125,7 @@ impl Model {
             }
             Step::Node { node: at, room } => {
                 self.nodes.insert(format!("n{at}"), room);
-                self.world.set_node(node(&format!("n{at}"), i64::from(room) * UNIT));
+                self.set_node(&format!("n{at}"), room);
             }
             Step::NodeGone(at) => {
                 self.nodes.remove(&format!("n{at}"));
@@ -127,7 +145,14 @@ impl Model {
             return;
         }
         self.groups.insert(name.to_owned(), min_count);
-        self.world.tell::<PodGroupObject>(&group(name, min_count.into()));
+        let is_together = self.has_racks && name == TOGETHER;
+        let object =
+            if is_together { together(name, min_count.into()) } else { group(name, min_count.into()) };
+        self.world.tell::<PodGroupObject>(&object);
+    }
+
+    fn set_node(&mut self, name: &str, room: u8) {
+        self.world.set_node(in_rack(node(name, i64::from(room) * UNIT), rack_of(name)));
     }
 
     /// Makes an attempt. Checks that a gang of which members get nodes has enough members with nodes. Returns false if
@@ -172,13 +197,13 @@ impl Model {
     fn restart(&mut self) {
         let now = self.world.now;
         self.bindings.clear();
-        self.world = World::with(config());
+        self.world = World::with(engine_config(self.has_racks));
         self.world.now = now;
         for (name, min_count) in self.groups.clone() {
             self.group_comes(&name, min_count);
         }
-        for (name, room) in &self.nodes {
-            self.world.set_node(node(name, i64::from(*room) * UNIT));
+        for (name, room) in self.nodes.clone() {
+            self.set_node(&name, room);
         }
         for (name, on) in &self.members {
             let pod = member(name, group_of(name), UNIT);
@@ -201,7 +226,18 @@ impl Model {
             let is_placed = node.is_some() || self.bindings.iter().any(|(pod, _)| pod == name);
             prop_assert_eq!(is_queued, !is_placed, "{} is queued", name);
         }
+        let racks = self.racks_of_together();
+        prop_assert!(!self.has_racks || racks.len() < 2, "{TOGETHER} is in {racks:?}");
         Ok(())
+    }
+
+    /// Racks of the members of [`TOGETHER`] that are bound or are being bound.
+    fn racks_of_together(&self) -> BTreeSet<&'static str> {
+        let is_there = |(pod, _): &&(String, String)| self.members.contains_key(pod);
+        let being_bound = self.bindings.iter().filter(is_there).map(|(pod, node)| (pod, node));
+        let bound = self.members.iter().filter_map(|(pod, node)| Some((pod, node.as_ref()?)));
+        let of_group = bound.chain(being_bound).filter(|(pod, _)| group_of(pod) == TOGETHER);
+        of_group.map(|(_, node)| rack_of(node)).collect()
     }
 
     /// Lets everything come to rest.
@@ -221,11 +257,29 @@ impl Model {
     fn check_rest(&self) -> Result<(), TestCaseError> {
         let used = |node: &String| self.members.values().flatten().filter(|on| *on == node).count();
         let room = |(name, room): (&String, &u8)| usize::from(*room).saturating_sub(used(name));
-        let free: usize = self.nodes.iter().map(room).sum();
+        let free_where = |is_allowed: &dyn Fn(&str) -> bool| -> usize {
+            self.nodes.iter().filter(|(name, _)| is_allowed(name)).map(room).sum()
+        };
+        let free = free_where(&|_| true);
         for (group, min_count) in &self.groups {
             let waiting =
                 self.members.iter().filter(|(name, node)| group_of(name) == group && node.is_none());
             let needed = usize::from(*min_count).saturating_sub(self.scheduled(group)).max(1);
+            let free = if self.has_racks && group == TOGETHER {
+                let racks = self.racks_of_together();
+                let on_known_nodes = |(name, node): (&String, &Option<String>)| {
+                    group_of(name) != TOGETHER
+                        || node.as_ref().is_none_or(|node| self.nodes.contains_key(node))
+                };
+                if !self.members.iter().all(on_known_nodes) {
+                    continue; // The domain of a missing node is unknown.
+                }
+                let is_allowed = |rack: &&str| racks.is_empty() || racks.contains(rack);
+                let most = ["a", "b"].iter().filter(|rack| is_allowed(rack));
+                most.map(|rack| free_where(&|node| rack_of(node) == *rack)).max().unwrap_or(0)
+            } else {
+                free
+            };
             let could_run = waiting.count() >= needed && free >= needed;
             prop_assert!(!could_run, "{group} needs {needed} nodes, {free} are free");
         }
@@ -244,7 +298,19 @@ proptest! {
 
     #[test]
     fn gangs_are_whole_or_wait_whole_and_none_waits_that_could_run(steps in prop::collection::vec(step(), 1..80)) {
-        let mut model = Model::new();
+        let mut model = Model::new(false);
+        for step in steps {
+            model.play(step)?;
+        }
+        model.settle()?;
+        model.check_rest()?;
+    }
+
+    #[test]
+    fn a_group_with_a_constraint_is_in_one_rack_and_waits_only_if_no_rack_has_room(
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut model = Model::new(true);
         for step in steps {
             model.play(step)?;
         }

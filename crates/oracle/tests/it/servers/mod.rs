@@ -30,7 +30,9 @@ pub(crate) fn expected_differences(name: &str) -> ExpectedDifferences {
 fn real(features: Features) -> ControlPlane {
     let mut apiserver_flags = vec!["--disable-admission-plugins=TaintNodesByCondition".to_owned()];
     if features.enabled(Feature::GenericWorkload) {
-        apiserver_flags.push("--feature-gates=GenericWorkload=true".to_owned());
+        let topology = features.enabled(Feature::TopologyAwareWorkloadScheduling);
+        let gates = format!("GenericWorkload=true,TopologyAwareWorkloadScheduling={topology}");
+        apiserver_flags.push(format!("--feature-gates={gates}"));
         apiserver_flags.push("--runtime-config=scheduling.k8s.io/v1beta1=true".to_owned());
     }
     let options = ControlPlaneOptions {

@@ -26,7 +26,19 @@ impl Others for Classes {
 
 /// Admits a new object or, if `old` is given, a changed object. Returns the object, or the reasons why it is refused.
 fn admit(old: Option<&Value>, object: &Value, status_only: bool) -> Result<Value, Vec<String>> {
-    let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
+    admit_with(false, old, object, status_only)
+}
+
+/// Like [`admit`], with or without the feature gate for topology constraints.
+fn admit_with(
+    topology: bool,
+    old: Option<&Value>,
+    object: &Value,
+    status_only: bool,
+) -> Result<Value, Vec<String>> {
+    let features = Features::of(Release::V1_37)
+        .with(Feature::GenericWorkload, true)
+        .with(Feature::TopologyAwareWorkloadScheduling, topology);
     let mut object = object.clone();
     let kinds = kinds::table(features);
     let kind = kinds.iter().find(|kind| object["kind"] == kind.kind.as_str()).unwrap();
@@ -217,6 +229,51 @@ fn templates_are_neither_added_nor_removed_but_the_minimum_of_their_gang_may_cha
         ),
     ] {
         assert_eq!(changed(&from, &workload(templates.clone())), expected, "{templates}");
+    }
+}
+
+#[test]
+fn topology_constraints_are_kept_only_with_their_gate_or_if_they_are_in_use() {
+    let rack = json!({"topology": [{"key": "example.com/rack"}]});
+    let group = group(json!({"schedulingPolicy": gang(3), "schedulingConstraints": rack}));
+    let template = json!({"name": "a", "schedulingPolicy": gang(3), "schedulingConstraints": rack});
+    for (object, place) in [
+        (group, "/spec/schedulingConstraints"),
+        (workload(json!([template])), "/spec/podGroupTemplates/0/schedulingConstraints"),
+    ] {
+        let constraints = |object: &Value| object.pointer(place).cloned().unwrap_or_default();
+        let without = admit_with(false, None, &object, false).unwrap();
+        assert_eq!(constraints(&without), Value::Null);
+        let with = admit_with(true, None, &object, false).unwrap();
+        assert_eq!(constraints(&with), rack);
+        let still = admit_with(false, Some(&with), &with, false).unwrap();
+        assert_eq!(constraints(&still), rack);
+        let mut changed = with.clone();
+        *changed.pointer_mut(place).unwrap() = json!({"topology": [{"key": "row"}]});
+        let why = admit_with(true, Some(&with), &changed, false).unwrap_err();
+        let path = place[1..].replace("/0/", "[0].").replace('/', ".");
+        assert_eq!(why, [format!("{path}: {NO_CHANGE}")]);
+    }
+}
+
+#[test]
+fn a_group_has_at_most_one_topology_constraint_which_names_a_label() {
+    let place = "spec.schedulingConstraints.topology";
+    for (topology, expected) in [
+        (json!([{"key": "a"}, {"key": "b"}]), format!("{place}: Too many: 2: must have at most 1 item")),
+        (json!([{"key": ""}]), format!("{place}[0].key: Required value")),
+        (json!([{}]), format!("{place}[0].key: Required value")),
+        (
+            json!([{"key": "/rack"}]),
+            format!("{place}[0].key: Invalid value: \"/rack\": prefix part must be non-empty"),
+        ),
+    ] {
+        let spec = json!({"schedulingPolicy": gang(3), "schedulingConstraints": {"topology": topology}});
+        assert_eq!(admit_with(true, None, &group(spec), false).unwrap_err(), [expected]);
+    }
+    for constraints in [json!({}), json!({"topology": []}), Value::Null] {
+        let spec = json!({"schedulingPolicy": gang(3), "schedulingConstraints": constraints});
+        assert!(admit_with(true, None, &group(spec), false).is_ok(), "{constraints}");
     }
 }
 
