@@ -1,9 +1,12 @@
 //! What real components need in order to handle groups of pods, which exist from Kubernetes 1.37 on.
 
-/// Feature gate of API servers and schedulers.
+/// Feature gate of schedulers for groups.
 pub(crate) const GATE: &str = "GenericWorkload=true";
 
-/// Flags with which an API server serves groups of pods. `PodGroupProtection` adds finalizers that a controller which
+/// Feature gate of schedulers for topology constraints of groups.
+pub(crate) const TOPOLOGY_GATE: &str = "TopologyAwareWorkloadScheduling=true";
+
+/// Flags with which an API server serves groups of pods with topology constraints. `PodGroupProtection` adds finalizers that a controller which
 /// does not run here would have to remove.
 pub(crate) const APISERVER_FLAGS: [&str; 3] = [
     "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",

@@ -75,10 +75,11 @@ pub(super) fn measure(
     let binds_volumes = workload.has_waiting_claims();
     let volumes = binds_volumes.then(|| VolumeController::start(&client, options.threads)).transpose()?;
 
-    let gates = workload.has_groups().then(|| groups::GATE.to_owned());
+    let gates = [(workload.has_groups(), groups::GATE), (workload.has_racks(), groups::TOPOLOGY_GATE)];
+    let gates = gates.into_iter().filter(|(is_on, _)| *is_on).map(|(_, gate)| gate.to_owned());
     let start_options = StartOptions {
         config: configuration().to_string(),
-        feature_gates: gates.into_iter().collect(),
+        feature_gates: gates.collect(),
         ..StartOptions::default()
     };
     let start = Instant::now();

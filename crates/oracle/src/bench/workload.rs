@@ -135,19 +135,19 @@ const CLAIMING: Workload = Workload {
 const GANGS: Workload = Workload {
     name: "GangScheduling",
     size: Size { nodes: 5000, init_pods: 0, pods: 3000 },
-    groups: Some(Groups { members: 3, policy: Policy::Gang }),
+    groups: Some(Groups { members: 3, policy: Policy::Gang, in_one_rack: false }),
     ..BASE
 };
 
 const GANGS_OF_64: Workload = Workload {
     name: "GangsOf64",
     size: Size { nodes: 5000, init_pods: 0, pods: 3200 },
-    groups: Some(Groups { members: 64, policy: Policy::Gang }),
+    groups: Some(Groups { members: 64, policy: Policy::Gang, in_one_rack: false }),
     ..GANGS
 };
 
 /// All workloads.
-pub static WORKLOADS: [Workload; 25] = [
+pub static WORKLOADS: [Workload; 26] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",
@@ -267,12 +267,16 @@ pub static WORKLOADS: [Workload; 25] = [
         devices: Some(Devices { request: Request::Tolerating, claims_per_pod: 1 }),
         ..CLAIMING
     },
-    Workload { name: "BasicScheduling", groups: Some(Groups { members: 3, policy: Policy::Basic }), ..GANGS },
+    Workload {
+        name: "BasicScheduling",
+        groups: Some(Groups { members: 3, policy: Policy::Basic, in_one_rack: false }),
+        ..GANGS
+    },
     GANGS,
     Workload {
         name: "GangsOf8",
         size: Size { nodes: 5000, init_pods: 0, pods: 3200 },
-        groups: Some(Groups { members: 8, policy: Policy::Gang }),
+        groups: Some(Groups { members: 8, policy: Policy::Gang, in_one_rack: false }),
         ..GANGS
     },
     GANGS_OF_64,
@@ -281,7 +285,11 @@ pub static WORKLOADS: [Workload; 25] = [
         size: Size { nodes: 500, init_pods: 10_000, pods: 3200 },
         ..GANGS_OF_64
     },
-    Workload { name: "GangsOf1000", groups: Some(Groups { members: 1000, policy: Policy::Gang }), ..GANGS },
+    Workload {
+        name: "GangsOf1000",
+        groups: Some(Groups { members: 1000, policy: Policy::Gang, in_one_rack: false }),
+        ..GANGS
+    },
 ];
 
 impl Workload {
@@ -338,6 +346,11 @@ impl Workload {
         self.groups.is_some()
     }
 
+    /// Returns true if every group must be in one rack.
+    pub(super) fn has_racks(&self) -> bool {
+        self.groups.is_some_and(|groups| groups.in_one_rack)
+    }
+
     /// Returns true if claims wait for their pods and must therefore be bound by a volume controller.
     pub(super) fn has_waiting_claims(&self) -> bool {
         self.volumes == Volumes::Local
@@ -362,6 +375,9 @@ impl Workload {
         let mut labels = json!({"kubernetes.io/hostname": name});
         if !self.zones.is_empty() {
             labels[pods::ZONE] = self.zones[index % self.zones.len()].into();
+        }
+        if self.has_racks() {
+            labels[groups::RACK] = format!("rack-{}", index / groups::NODES_PER_RACK).into();
         }
         json!({
             "metadata": {"name": name, "labels": labels},

@@ -41,9 +41,6 @@ const CONTROLLERS: &[&str] = &[
     "ephemeral-volume-controller",
 ];
 
-/// Feature gate for topology constraints of groups.
-const TOPOLOGY_GATE: &str = "TopologyAwareWorkloadScheduling=true";
-
 /// Time without any change after which a step is over if its result is visible.
 const QUIET: Duration = Duration::from_millis(60);
 
@@ -176,7 +173,7 @@ impl Stage {
             gates.push(groups::GATE.to_owned());
         }
         if script.topology {
-            gates.push(TOPOLOGY_GATE.to_owned());
+            gates.push(groups::TOPOLOGY_GATE.to_owned());
         }
         gates
     }

@@ -4,12 +4,20 @@ use serde_json::{Value, json};
 
 use super::{Creation, MEASURED};
 
+/// Label of nodes in racks.
+pub(super) const RACK: &str = "topology.kubernetes.io/rack";
+
+/// Number of nodes of a rack, as in `scheduler_perf`.
+pub(super) const NODES_PER_RACK: usize = 100;
+
 /// Groups of measured pods. Consecutive pods are in one group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Groups {
     /// Number of pods of each group.
     pub(super) members: usize,
     pub(super) policy: Policy,
+    /// True if the members of a group must be in one rack.
+    pub(super) in_one_rack: bool,
 }
 
 /// Scheduling policy of a group.
@@ -28,9 +36,13 @@ impl Groups {
             Policy::Basic => json!({"basic": {}}),
             Policy::Gang => json!({"gang": {"minCount": self.members}}),
         };
+        let mut spec = json!({"schedulingPolicy": policy});
+        if self.in_one_rack {
+            spec["schedulingConstraints"] = json!({"topology": [{"key": RACK}]});
+        }
         (0..pods.div_ceil(self.members)).map(move |index| {
             let collection = format!("/apis/scheduling.k8s.io/v1beta1/namespaces/{MEASURED}/podgroups");
-            (collection, json!({"metadata": {"name": name(index)}, "spec": {"schedulingPolicy": policy}}))
+            (collection, json!({"metadata": {"name": name(index)}, "spec": spec}))
         })
     }
 
