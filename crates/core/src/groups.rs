@@ -119,6 +119,11 @@ impl Groups {
         self.change(id, |known| known.group = None);
     }
 
+    /// Returns true if there are neither groups nor members.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
     /// Returns a group whose object exists.
     pub fn get(&self, id: &GroupId) -> Option<&Arc<PodGroup>> {
         self.by_id.get(id)?.group.as_ref()

@@ -10,6 +10,7 @@ use harbormaster_framework::{
     cycle::{PostFilterCycle, WhatIf},
     diagnosis::Diagnosis,
     extender::{EvictionPlan, Extenders},
+    group::{GroupId, PodGroup},
     guard::PointError,
     meter::{Stage, Status},
     nodeset::NodeIdx,
@@ -21,7 +22,10 @@ use harbormaster_framework::{
     table::NodeTable,
 };
 
-use crate::nominator::{NewNomination, Nominated};
+use crate::{
+    groups::Groups,
+    nominator::{NewNomination, Nominated},
+};
 
 /// Result of the PostFilter plugins.
 #[derive(Debug)]
@@ -134,6 +138,7 @@ pub(crate) fn was_pre_filtered(
 /// Dry runs on the engine's own node table.
 pub(crate) struct TableWhatIf<'a> {
     pub(crate) cluster: &'a mut Cluster,
+    pub(crate) groups: &'a Groups,
     pub(crate) nominated: Nominated<'a>,
     pub(crate) attempt: &'a Attempt,
     pub(crate) pod: &'a PodInfo,
@@ -179,6 +184,14 @@ impl WhatIf for TableWhatIf<'_> {
 
     fn agreed(&mut self, plans: Vec<EvictionPlan>) -> PluginResult<Vec<EvictionPlan>> {
         Ok(self.extenders.preempt(self.pod, self.cluster.nodes(), plans)?)
+    }
+
+    fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    fn group(&self, id: &GroupId) -> Option<&PodGroup> {
+        self.groups.get(id).map(|group| &**group)
     }
 
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_> {

@@ -9,7 +9,7 @@ use crate::{
     attempt::DryRun,
     cluster::Cluster,
     extender::EvictionPlan,
-    group::GroupView,
+    group::{GroupId, GroupView, PodGroup},
     index::Indexes,
     nodeset::NodeIdx,
     objects::Objects,
@@ -147,6 +147,17 @@ pub trait WhatIf {
     /// When an extender that is not ignorable fails.
     fn agreed(&mut self, plans: Vec<EvictionPlan>) -> PluginResult<Vec<EvictionPlan>> {
         Ok(plans)
+    }
+
+    /// Returns true if there are groups of pods.
+    fn has_groups(&self) -> bool {
+        false
+    }
+
+    /// Returns a group whose object exists.
+    fn group(&self, id: &GroupId) -> Option<&PodGroup> {
+        let _ = id;
+        None
     }
 
     /// Starts a dry run of one node.

@@ -387,7 +387,8 @@ impl Extenders {
             let Some(answer) = by_node.remove(node.name().as_str()) else { continue };
             let mut victims: Vec<Arc<PodInfo>> = Vec::new();
             for uid in &answer.victims {
-                let victim = node.pods().iter().find(|victim| victim.uid == *uid);
+                let planned = plan.victims.iter().find(|victim| victim.uid == *uid);
+                let victim = planned.or_else(|| node.pods().iter().find(|victim| victim.uid == *uid));
                 let victim = victim.ok_or_else(|| {
                     format!(
                         "extender: {} claims to preempt pod (UID: &{{{uid}}}) on node: {}, but the pod is not found on that \
@@ -396,7 +397,7 @@ impl Extenders {
                         node.name()
                     )
                 })?;
-                if victim.priority() >= pod.priority() {
+                if planned.is_none() && victim.priority() >= pod.priority() {
                     return Err(format!(
                         "extender: {} claims to preempt pod {} on node: {}, which is no less important",
                         extender.name,

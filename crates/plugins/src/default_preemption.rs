@@ -7,6 +7,9 @@
 //! and `quota`), choosing the victims on a node (`victims`, with `importance` and `budgets`), and choosing the best
 //! node (`choice`). PodGroupPostFilter evicts pods from any number of nodes so that a group can be placed (`group`).
 //!
+//! Victims are units (`unit`): a pod or, if a group is disrupted as a whole, all of its pods on all nodes. The priority
+//! of a unit is that of the group, and groups are more important than single pods of equal priority.
+//!
 //! The search considers every node where evictions might make room. It computes a lower bound on the cost of the
 //! evictions on each node, tries the most promising node first, and stops when no other node can be better. The bounds
 //! are too optimistic if something other than resource requests prevents scheduling. The search therefore also stops
@@ -38,17 +41,14 @@
 //! # Differs from kube-scheduler
 //! - A missing `status.startTime` means "now" in kube-scheduler. This plugin has no clock: it treats a pod without a
 //!   start time as having started after all others. Among pods of equal priority without a start time, the last one
-//!   to join a node is the most important on that node, as in kube-scheduler. Across nodes, such pods are equally
-//!   important.
+//!   to join a node (from Kubernetes 1.37, the first one) is the most important on that node, as in kube-scheduler. Across
+//!   nodes, such pods are equally important.
 //! - Among equally good nodes, the first one found wins; kube-scheduler's choice is random.
 //! - The default search considers all nodes. It starts at a pseudo-random node that is the same in every run. A
 //!   search that stops early tries no further node, whereas kube-scheduler searches in parallel and may try more
 //!   nodes than it needs.
 //! - Evictions never block the scheduler, so PreEnqueue holds pods back whether or not the `SchedulerAsyncPreemption`
 //!   feature gate is enabled.
-//! - For a pod on its own, each member of a group counts as a single victim with the pod's own priority. kube-scheduler
-//!   with the feature gate GenericWorkload uses the group's priority, and evicts a group with `disruptionMode.all` as a
-//!   whole. PodGroupPostFilter does so here, too.
 
 mod bound;
 mod budgets;
@@ -58,6 +58,7 @@ mod group;
 mod importance;
 mod quota;
 mod search;
+mod unit;
 mod victims;
 
 use std::borrow::Cow;
@@ -79,8 +80,16 @@ pub struct DefaultPreemption {
     workload_aware: bool,
     /// True if the pod's message tells that victims were found.
     reports_success: bool,
+    rules: Rules,
+}
+
+/// Rules that differ between the releases of Kubernetes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rules {
     /// True if an eviction uses up no further budget after the first that it violates.
     stops_at_violation: bool,
+    /// True if pods that have not started change places when they are sorted; see [`importance::sort`].
+    reverses_unstarted: bool,
 }
 
 impl Plugin for DefaultPreemption {
@@ -101,7 +110,7 @@ impl Build for DefaultPreemption {
             args,
             workload_aware: cx.features.enabled(Feature::WorkloadAwarePreemption),
             reports_success: newer,
-            stops_at_violation: newer,
+            rules: Rules { stops_at_violation: newer, reverses_unstarted: !newer },
         })
     }
 }
@@ -118,7 +127,7 @@ impl PostFilter for DefaultPreemption {
         if let Some(why) = eligibility::ineligible_reason(cx, self.workload_aware) {
             return Ok(no_help(why, Nomination::Keep));
         }
-        let mut search = Search::new(self.stops_at_violation);
+        let mut search = Search::new(self.rules);
         search.run(&self.args, cx.pod, cx.what_if);
         if search.candidates.is_empty() {
             if let Some(error) = search.error() {
@@ -145,7 +154,7 @@ impl PostFilter for DefaultPreemption {
 
 impl PodGroupPostFilter for DefaultPreemption {
     fn group_post_filter(&self, cx: &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered> {
-        group::preempt(cx, self.stops_at_violation)
+        group::preempt(cx, self.rules)
     }
 }
 

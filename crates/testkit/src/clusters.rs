@@ -5,6 +5,7 @@ use std::sync::Arc;
 use harbormaster_api::{features::Features, points::ExtensionPoint};
 use harbormaster_framework::{
     cluster::Cluster,
+    group::GroupId,
     pod::{PodInfo, SpecTable},
     profile::{Profile, ProfileSpec},
     registry::{BuildCycle, Registry},
@@ -27,7 +28,10 @@ pub fn cluster(
     }
     let mut specs = SpecTable::default();
     for pod in pods {
-        let pod = PodInfo::new(pod.build(), &mut specs);
+        let pod = pod.build();
+        let name = pod.spec.pod_group.clone();
+        let group = name.map(|name| GroupId { namespace: pod.namespace.clone(), name });
+        let pod = PodInfo::new(pod, &mut specs).in_group(group);
         let Some(node) = pod.node_name.clone() else {
             panic!("{pod:?} is not bound; call `on` with its node")
         };

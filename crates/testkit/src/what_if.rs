@@ -6,6 +6,7 @@ use harbormaster_framework::{
     attempt::{Attempt, Decision, DryRun, NominatedRow, Runner, Search},
     cluster::Cluster,
     cycle::{PostFilterCycle, WhatIf},
+    group::{GroupId, PodGroup},
     nodeset::NodeIdx,
     objects::Objects,
     outcome::{Fix, PluginResult, PostFiltered, Reject},
@@ -22,6 +23,7 @@ pub struct WhatIfTrial {
     /// The last attempt that found no node.
     failed: Option<Attempt>,
     cluster: Cluster,
+    groups: Vec<PodGroup>,
     nominated: Vec<Arc<PodInfo>>,
     offset: usize,
     stops_early: bool,
@@ -36,6 +38,7 @@ impl WhatIfTrial {
             runner,
             failed: None,
             cluster,
+            groups: Vec::new(),
             nominated: Vec::new(),
             offset: 0,
             stops_early: false,
@@ -47,6 +50,13 @@ impl WhatIfTrial {
     #[must_use]
     pub fn in_parity(mut self) -> Self {
         self.stops_early = true;
+        self
+    }
+
+    /// Adds a group. Pods of the cluster are members of the groups that `spec.schedulingGroup` names.
+    #[must_use]
+    pub fn group(mut self, group: PodGroup) -> Self {
+        self.groups.push(group);
         self
     }
 
@@ -152,6 +162,14 @@ impl WhatIf for TrialWhatIf<'_> {
 
     fn stops_early(&self) -> bool {
         self.trial.stops_early
+    }
+
+    fn has_groups(&self) -> bool {
+        !self.trial.groups.is_empty()
+    }
+
+    fn group(&self, id: &GroupId) -> Option<&PodGroup> {
+        self.trial.groups.iter().find(|group| group.id == *id)
     }
 
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_> {

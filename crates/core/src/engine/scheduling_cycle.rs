@@ -157,6 +157,7 @@ impl Engine {
         let offset = self.finder.next_offset();
         let mut what_if = TableWhatIf {
             cluster: &mut self.cache.cluster,
+            groups: &self.cache.groups,
             nominated: self.nominator.of(&self.pods),
             attempt: &attempt,
             pod: &entry.pod,

@@ -65,10 +65,16 @@ impl<'a> DryRun<'a> {
     pub fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> PluginResult<()> {
         self.before.get_or_insert_with(|| self.cluster.node(self.row).pods().to_vec());
         self.removed.extend(self.cluster.what_if().dry_run_remove(self.row, &pod.uid));
-        let cx = Cycle::new(self.cluster, self.pod);
-        let notified =
-            notify(self.profile, &mut self.slots, |plugin, slot| plugin.remove_pod(&cx, slot, pod, self.row));
-        Ok(notified?)
+        self.notify_removed(self.row, pod)
+    }
+
+    /// Removes a pod from any node. Of another node than the one of the dry run, only PreFilter plugins are told, because
+    /// filters look at no other node.
+    ///
+    /// # Errors
+    /// When a PreFilter plugin fails unexpectedly.
+    pub fn remove_pod_on(&mut self, row: NodeIdx, pod: &Arc<PodInfo>) -> PluginResult<()> {
+        if row == self.row { self.remove_pod(pod) } else { self.notify_removed(row, pod) }
     }
 
     /// Puts back a removed pod.
@@ -80,10 +86,25 @@ impl<'a> DryRun<'a> {
             let pod = self.removed.swap_remove(at);
             self.cluster.what_if().dry_run_add(self.row, pod);
         }
+        self.notify_added(self.row, pod)
+    }
+
+    /// Puts back a pod that [`Self::remove_pod_on`] removed.
+    ///
+    /// # Errors
+    /// When a PreFilter plugin fails unexpectedly.
+    pub fn add_pod_on(&mut self, row: NodeIdx, pod: &Arc<PodInfo>) -> PluginResult<()> {
+        if row == self.row { self.add_pod(pod) } else { self.notify_added(row, pod) }
+    }
+
+    fn notify_removed(&mut self, row: NodeIdx, pod: &Arc<PodInfo>) -> PluginResult<()> {
         let cx = Cycle::new(self.cluster, self.pod);
-        let notified =
-            notify(self.profile, &mut self.slots, |plugin, slot| plugin.add_pod(&cx, slot, pod, self.row));
-        Ok(notified?)
+        Ok(notify(self.profile, &mut self.slots, |plugin, slot| plugin.remove_pod(&cx, slot, pod, row))?)
+    }
+
+    fn notify_added(&mut self, row: NodeIdx, pod: &Arc<PodInfo>) -> PluginResult<()> {
+        let cx = Cycle::new(self.cluster, self.pod);
+        Ok(notify(self.profile, &mut self.slots, |plugin, slot| plugin.add_pod(&cx, slot, pod, row))?)
     }
 
     /// Returns the rejection of the node in its current state; `None` if the pod fits. If there are nominated pods of

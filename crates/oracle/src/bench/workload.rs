@@ -147,7 +147,7 @@ const GANGS_OF_64: Workload = Workload {
 };
 
 /// All workloads.
-pub static WORKLOADS: [Workload; 26] = [
+pub static WORKLOADS: [Workload; 25] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",

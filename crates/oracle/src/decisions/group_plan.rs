@@ -15,6 +15,9 @@ const MOST_NODES: usize = 8;
 /// Priorities of groups and of their members.
 const PRIORITIES: &[i32] = &[-5, -5, -5, 10, 10, 2_000_000];
 
+/// Priorities of pods on their own that may preempt others.
+const PREEMPTORS: &[i32] = &[10, 10, 2_000_000];
+
 /// Label of the nodes that are in a rack. All racks have the same name, because kube-scheduler tries several placements
 /// in random order, and reports the first one that it has tried.
 const RACK: &str = "rack";
@@ -54,6 +57,8 @@ pub(super) struct GroupPlan {
     next_node: usize,
     next_pod: usize,
     next_group: usize,
+    /// True if the script has a group that is disrupted as a whole.
+    has_whole_group: bool,
     /// Paths of pods that were created earlier and may have a node.
     running: Vec<String>,
     changes: usize,
@@ -86,6 +91,7 @@ impl GroupPlan {
             next_node: 0,
             next_pod: 0,
             next_group: 0,
+            has_whole_group: false,
             running: Vec::new(),
             changes: 0,
             steps: Vec::new(),
@@ -96,6 +102,7 @@ impl GroupPlan {
         self.begin(size);
         while self.changes < size.changes {
             self.add_singles();
+            self.add_preemptors();
             let group = self.add_group();
             self.change_group(group);
             self.clear_up();
@@ -140,14 +147,29 @@ impl GroupPlan {
         self.steps.push(Step::Restart { objects });
     }
 
-    /// Adds pods that are on their own. They have the lowest priority: if they preempted others, Harbormaster would
-    /// treat each member of a group as a victim of its own, unlike kube-scheduler.
+    /// Adds pods that are on their own and preempt no others.
     fn add_singles(&mut self) {
         if self.random.chance(40) {
-            let objects = (0..self.random.range(1, 4)).map(|_| self.new_single()).collect();
+            let objects =
+                (0..self.random.range(1, 4)).map(|_| self.new_single(&priority_class_name(-5))).collect();
             self.create(objects);
         }
         self.clear_up();
+    }
+
+    /// Adds pods that may preempt others, one at a time.
+    fn add_preemptors(&mut self) {
+        for _ in 0..self.random.below(3) {
+            let class = priority_class_name(*self.random.pick(PREEMPTORS));
+            let mut pod = self.new_single(&class);
+            if self.has_whole_group {
+                // On any node with a member, the whole group would be the victim: kube-scheduler would choose at random.
+                let node = self.random.pick(&self.nodes).clone();
+                pod["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+            }
+            self.create(vec![pod]);
+            self.clear_up();
+        }
     }
 
     /// Removes terminating pods, and pods without a node.
@@ -301,8 +323,8 @@ impl GroupPlan {
         spec
     }
 
-    fn new_single(&mut self) -> Value {
-        let spec = self.new_spec(&priority_class_name(-5));
+    fn new_single(&mut self, class: &str) -> Value {
+        let spec = self.new_spec(class);
         let pod = self.new_pod("pod", spec);
         self.running.push(path(&pod));
         pod
@@ -343,6 +365,7 @@ impl GroupPlan {
         }
         if self.random.chance(35) {
             spec["disruptionMode"] = json!({"all": {}});
+            self.has_whole_group = true;
         }
         let object = json!({
             "apiVersion": "scheduling.k8s.io/v1beta1", "kind": POD_GROUP,

@@ -1,14 +1,15 @@
 //! Lower bounds on the cost of making room on a node, computed without a dry run.
 //!
 //! The search uses the bounds to try the most promising nodes first, and to stop when no other node can be better. A
-//! bound never exceeds the cost of the actual victims.
+//! bound never exceeds the cost of the actual victims, as long as the members of a group have the group's priority: the
+//! further pods of a group that is evicted as a whole only add to the cost.
 
 use std::{cmp::Reverse, sync::Arc};
 
 use harbormaster_api::Timestamp;
 use harbormaster_framework::prelude::*;
 
-use super::{choice::Cost, importance::start_time};
+use super::{choice::Cost, importance::start_time, unit::Population};
 use crate::node_resources::shortage::Shortage;
 
 /// Computes lower bounds. Reuses its buffers from node to node.
@@ -37,7 +38,7 @@ impl Bounds {
         let there = what_if.nodes().node(row).pods();
         self.pods.clear();
         self.pods.extend(
-            there.iter().enumerate().filter(|(_, other)| other.priority() < pod.priority()).map(
+            there.iter().enumerate().filter(|(_, other)| what_if.priority_of(other) < pod.priority()).map(
                 |(at, other)| Preemptible {
                     priority: other.priority(),
                     start_time: Reverse(start_time(other)),

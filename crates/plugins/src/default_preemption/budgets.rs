@@ -1,26 +1,26 @@
 //! Evictions that violate a PodDisruptionBudget.
 
-use std::{ptr, sync::Arc};
+use std::ptr;
 
 use harbormaster_api::PodDisruptionBudget;
 use harbormaster_framework::prelude::*;
 
-/// Moves the pods whose eviction violates a budget to the front, otherwise preserving the order, and returns the number
-/// of these pods.
+use super::{Rules, unit::Unit};
+
+/// Moves the units whose eviction violates a budget to the front, otherwise preserving the order, and returns the number
+/// of these units.
 ///
-/// Simulates the eviction of the pods one after another, in the given order. Every eviction uses up one disruption of
-/// each budget that covers the pod, even if the budget is already exhausted. If `stops_at_violation` is true, the
-/// budgets that come after the first violated budget are left alone.
-pub(super) fn violating_first(
-    pods: &mut [Arc<PodInfo>],
-    objects: &Objects,
-    stops_at_violation: bool,
-) -> usize {
-    let mut budgets = BudgetUse::new(objects, stops_at_violation);
+/// Simulates the eviction of the units one after another, in the given order. Every eviction of a pod uses up one
+/// disruption of each budget that covers the pod, even if the budget is already exhausted. By the rules of some releases
+/// ([`Rules::stops_at_violation`]), the budgets that come after the first violated budget are left alone.
+pub(super) fn violating_first(units: &mut [Unit], objects: &Objects, rules: Rules) -> usize {
+    let mut budgets = BudgetUse::new(objects, rules.stops_at_violation);
     let mut violating = 0;
-    for at in 0..pods.len() {
-        if budgets.evict_violates(&pods[at]) {
-            pods[violating..=at].rotate_right(1);
+    for at in 0..units.len() {
+        let pods = units[at].pods.iter();
+        units[at].violations = pods.filter(|(_, pod)| budgets.evict_violates(pod)).count();
+        if units[at].violations > 0 {
+            units[violating..=at].rotate_right(1);
             violating += 1;
         }
     }
@@ -28,20 +28,20 @@ pub(super) fn violating_first(
 }
 
 /// Budgets, each with the number of disruptions left.
-pub(super) struct BudgetUse<'a> {
+struct BudgetUse<'a> {
     objects: &'a Objects,
     left: Vec<(&'a PodDisruptionBudget, i32)>,
     stops_at_violation: bool,
 }
 
 impl<'a> BudgetUse<'a> {
-    pub(super) fn new(objects: &'a Objects, stops_at_violation: bool) -> Self {
+    fn new(objects: &'a Objects, stops_at_violation: bool) -> Self {
         Self { objects, left: Vec::new(), stops_at_violation }
     }
 
     /// Counts the eviction of the pod. Returns true if the eviction violates a budget. A pod without labels is covered
     /// by no budget, as in kube-scheduler.
-    pub(super) fn evict_violates(&mut self, pod: &PodInfo) -> bool {
+    fn evict_violates(&mut self, pod: &PodInfo) -> bool {
         if pod.labels.is_empty() {
             return false;
         }
@@ -81,7 +81,10 @@ mod tests {
     };
     use harbormaster_testkit::{PodBuilder, cluster, labels, pod};
 
-    use super::*;
+    use super::{
+        super::unit::tests::{names, singles},
+        *,
+    };
 
     fn budget(name: &str, app: &str, disruptions_allowed: i32) -> PodDisruptionBudget {
         let selector = LabelSelector { match_labels: labels(&[("app", app)]), ..LabelSelector::default() };
@@ -112,9 +115,10 @@ mod tests {
     ) -> (Vec<String>, usize) {
         let mut cluster = cluster([], []);
         budgets.into_iter().for_each(|b| cluster.set_object(Object::PodDisruptionBudget(b)));
-        let mut pods: Vec<_> = pods.into_iter().map(PodBuilder::info).collect();
-        let violating = violating_first(&mut pods, cluster.objects(), stops_at_violation);
-        (pods.iter().map(|pod| pod.name.to_string()).collect(), violating)
+        let mut units = singles(pods);
+        let rules = Rules { stops_at_violation, ..Rules::default() };
+        let violating = violating_first(&mut units, cluster.objects(), rules);
+        (names(&units), violating)
     }
 
     #[test]
@@ -180,6 +184,18 @@ mod tests {
             let (order, violating) = split_by(stops_at_violation, pods, budgets);
             assert_eq!((order.join(" ").as_str(), violating), expected);
         }
+    }
+
+    #[test]
+    fn a_unit_violates_budgets_if_one_of_its_pods_does_and_counts_all_that_do() {
+        let mut cluster = cluster([], []);
+        cluster.set_object(Object::PodDisruptionBudget(budget("x", "x", 1)));
+        let mut units = singles([app("alone", "y"), app("a", "x"), app("b", "x"), app("c", "x"), pod("d")]);
+        let others: Vec<_> = units.drain(2..).flat_map(|unit| unit.pods).collect();
+        units[1].pods.extend(others);
+        assert_eq!(violating_first(&mut units, cluster.objects(), Rules::default()), 1);
+        assert_eq!(names(&units), ["a", "b", "c", "d", "alone"]);
+        assert_eq!(units.iter().map(|unit| unit.violations).collect::<Vec<_>>(), [2, 0]);
     }
 
     #[test]

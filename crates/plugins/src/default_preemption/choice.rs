@@ -41,14 +41,15 @@ impl Cost {
     }
 
     pub(super) fn of(plan: &EvictionPlan) -> Self {
-        let highest_priority = plan.victims.first().map_or(i32::MIN, |pod| pod.priority());
-        let highest = plan.victims.iter().filter(|pod| pod.priority() == highest_priority);
+        let highest = plan.victims.iter().map(|pod| pod.priority()).max();
+        let most_important = plan.victims.iter().filter(|pod| Some(pod.priority()) == highest);
         Self {
             violations: plan.violations,
-            highest_priority,
+            // The first victim's. Others may have a higher one if the priority of their group is lower.
+            highest_priority: plan.victims.first().map_or(i32::MIN, |pod| pod.priority()),
             sum_of_priorities: plan.victims.iter().map(|pod| Self::of_priority(pod.priority())).sum(),
             victims: plan.victims.len(),
-            start_time: Reverse(highest.map(|pod| start_time(pod)).min().unwrap_or_default()),
+            start_time: Reverse(most_important.map(|pod| start_time(pod)).min().unwrap_or_default()),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use harbormaster_framework::prelude::*;
 
+use super::unit::Population;
+
 const REASON_NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 const REASON_TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
 const REASON_WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
@@ -28,11 +30,17 @@ fn has_terminating_victims(cx: &PostFilterCycle<'_>) -> bool {
     if cx.what_if.rejection(row).is_none_or(|reject| reject.fix == Fix::NothingHelps) {
         return false;
     }
-    nodes.node(row).pods().iter().any(|pod| pod.priority() < cx.pod.priority() && is_preempted(pod))
+    has_preempted(row, cx.pod.priority(), cx.what_if)
+}
+
+/// Returns true if pods of lower priority that were preempted are still terminating on the row.
+pub(super) fn has_preempted<P: Population + ?Sized>(row: NodeIdx, priority: i32, there: &P) -> bool {
+    let mut pods = there.nodes().node(row).pods().iter();
+    pods.any(|pod| there.priority_of(pod) < priority && is_preempted(pod))
 }
 
 /// Returns true if a scheduler preempted the pod. Pods deleted for other reasons do not count.
-pub(super) fn is_preempted(pod: &PodInfo) -> bool {
+fn is_preempted(pod: &PodInfo) -> bool {
     pod.is_terminating()
         && pod
             .condition("DisruptionTarget")

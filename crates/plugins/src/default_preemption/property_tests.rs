@@ -57,12 +57,24 @@ struct ModelCandidate {
 }
 
 /// The current time, used for pods without a start time. Advances with every use.
-struct Clock(i64);
+struct Clock {
+    now: i64,
+    /// In 1.37, the times at which pods were first seen.
+    seen: Option<BTreeMap<String, i64>>,
+}
 
 impl Clock {
+    fn of(release: Release) -> Self {
+        Self { now: i64::MAX / 2, seen: (release >= Release::V1_37).then(BTreeMap::new) }
+    }
+
     fn start(&mut self, pod: &PodInfo) -> i64 {
-        self.0 += 1;
-        pod.status.start_time.map_or(i64::MAX / 2 + self.0, |at| at.0)
+        self.now += 1;
+        let now = match &mut self.seen {
+            Some(seen) => *seen.entry(pod.uid.to_string()).or_insert(self.now),
+            None => self.now,
+        };
+        pod.status.start_time.map_or(now, |at| at.0)
     }
 
     fn more_important(&mut self, a: &PodInfo, b: &PodInfo) -> bool {
@@ -114,9 +126,10 @@ fn violates(pods: &[Arc<PodInfo>], budgets: &ModelBudgets) -> Vec<bool> {
 }
 
 fn victims_on(node: &ModelNode, preemptor: &PodInfo, budgets: &ModelBudgets) -> Option<ModelCandidate> {
-    let mut clock = Clock(0);
+    let mut clock = Clock::of(budgets.release);
     let lower = node.pods.iter().filter(|pod| pod.priority() < preemptor.priority());
     let mut potential: Vec<_> = lower.cloned().collect();
+    potential.iter().for_each(|pod| _ = clock.start(pod));
     let mut now = node.without(&potential);
     if potential.is_empty() || !now.fits(preemptor) {
         return None;

@@ -10,9 +10,11 @@ use harbormaster_api::args::DefaultPreemptionArgs;
 use harbormaster_framework::{diagnosis::Diagnosis, prelude::*};
 
 use super::{
+    Rules,
     bound::Bounds,
     choice::Cost,
     quota::{Quota, wanted},
+    unit::Population,
     victims::{Evictions, Preemptible, Victims},
 };
 
@@ -38,10 +40,8 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Creates a search without results. See [`budgets::violating_first`](super::budgets::violating_first) for
-    /// `stops_at_violation`.
-    pub(super) fn new(stops_at_violation: bool) -> Self {
-        Self { preemptible: Preemptible::new(stops_at_violation), ..Self::default() }
+    pub(super) fn new(rules: Rules) -> Self {
+        Self { preemptible: Preemptible::new(rules), ..Self::default() }
     }
 
     /// Tries the nodes where evictions might make room.
@@ -52,6 +52,7 @@ impl Search {
         }
         let first = what_if.offset() % rows.len();
         rows.rotate_left(first);
+        self.preemptible.gather_groups(what_if);
         if what_if.stops_early() || *args != DefaultPreemptionArgs::default() {
             self.until_enough(Quota::new(wanted(args, rows.len())), &rows, pod, what_if);
         } else {
@@ -119,17 +120,22 @@ impl Search {
         bounds_by_row.into()
     }
 
-    /// Returns true, and counts the row, if none of its pods may be preempted. Reads a column for speed, since there
-    /// are many such rows if all pods have the same priority.
+    /// Returns true, and counts the row, if none of its pods may be preempted. Without groups, reads a column for speed,
+    /// since there are many such rows if all pods have the same priority.
     fn has_no_victims(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &dyn WhatIf) -> bool {
-        let has_none = what_if.nodes().columns().lowest_priority[row.at()] >= pod.priority();
+        let nodes = what_if.nodes();
+        let has_none = if what_if.has_groups() {
+            nodes.node(row).pods().iter().all(|other| what_if.priority_of(other) >= pod.priority())
+        } else {
+            nodes.columns().lowest_priority[row.at()] >= pod.priority()
+        };
         self.without_victims += usize::from(has_none);
         has_none
     }
 
     /// Finds the victims on a node, if evictions help there.
     fn try_row(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &mut dyn WhatIf) -> Option<EvictionPlan> {
-        self.preemptible.gather(what_if.nodes().node(row), pod.priority(), what_if.objects());
+        self.preemptible.gather(row, pod.priority(), what_if);
         match self.preemptible.find_victims(what_if.dry_run(row)) {
             Ok(Evictions::DoNotHelp(reject)) => self.reject(reject),
             Ok(Evictions::Help(victims)) if victims.pods.is_empty() => {

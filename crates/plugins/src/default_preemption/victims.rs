@@ -1,18 +1,22 @@
 //! Choice of the victims on one node.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use harbormaster_framework::prelude::*;
 
-use super::{budgets, importance};
+use super::{
+    Rules, budgets, importance,
+    unit::{Unit, Wholes, units_below, whole_groups},
+};
 
-/// Pods of one node that may be preempted, in the order in which `find_victims` tries to spare them.
+/// Units with pods on one node that may be preempted, in the order in which `find_victims` tries to spare them.
 #[derive(Debug, Default)]
 pub(super) struct Preemptible {
-    pods: Vec<Arc<PodInfo>>,
-    /// Number of leading pods whose eviction violates a disruption budget.
+    units: Vec<Unit>,
+    /// Number of leading units whose eviction violates a disruption budget.
     violating: usize,
-    stops_at_violation: bool,
+    wholes: Wholes,
+    rules: Rules,
 }
 
 /// Pods to evict, most important first.
@@ -33,41 +37,56 @@ pub(super) enum Evictions {
 }
 
 impl Preemptible {
-    /// See [`budgets::violating_first`] for `stops_at_violation`.
-    pub(super) fn new(stops_at_violation: bool) -> Self {
-        Self { stops_at_violation, ..Self::default() }
+    pub(super) fn new(rules: Rules) -> Self {
+        Self { rules, ..Self::default() }
     }
 
-    /// Collects the node's pods with a priority below `priority`.
-    pub(super) fn gather(&mut self, node: NodeRef<'_>, priority: i32, objects: &Objects) {
-        self.pods.clear();
-        self.pods.extend(node.pods().iter().filter(|pod| pod.priority() < priority).cloned());
-        importance::sort(&mut self.pods);
-        self.violating = budgets::violating_first(&mut self.pods, objects, self.stops_at_violation);
+    /// Finds the groups that are disrupted as a whole.
+    pub(super) fn gather_groups(&mut self, what_if: &dyn WhatIf) {
+        self.wholes = if what_if.has_groups() { whole_groups(what_if) } else { Wholes::new() };
     }
 
-    /// Removes all preemptible pods and adds back each one that still leaves room for the pod.
+    /// Collects the units with pods on the node and a priority below `priority`.
+    pub(super) fn gather(&mut self, row: NodeIdx, priority: i32, what_if: &dyn WhatIf) {
+        self.units = units_below(priority, iter::once(row), what_if, &self.wholes);
+        importance::sort(&mut self.units, self.rules.reverses_unstarted);
+        self.violating = budgets::violating_first(&mut self.units, what_if.objects(), self.rules);
+    }
+
+    /// Removes all preemptible pods and adds back each unit that still leaves room for the pod.
     pub(super) fn find_victims(&self, mut node: DryRun<'_>) -> PluginResult<Evictions> {
-        for pod in &self.pods {
-            node.remove_pod(pod)?;
+        for unit in &self.units {
+            unit.leave(&mut node)?;
         }
         if let Some(reject) = node.rejection()? {
             return Ok(Evictions::DoNotHelp(reject));
         }
-        let mut victims = Victims { pods: Vec::new(), violations: 0 };
-        for (at, pod) in self.pods.iter().enumerate() {
-            node.add_pod(pod)?;
+        let mut evicted = Vec::new();
+        for unit in &self.units {
+            unit.return_to(&mut node)?;
             if node.rejection()?.is_some() {
-                node.remove_pod(pod)?;
-                victims.pods.push(pod.clone());
-                victims.violations += usize::from(at < self.violating);
+                unit.leave(&mut node)?;
+                evicted.push(unit.clone());
             }
         }
-        // If the evictions of all pods or of none violate a budget, the victims are already in order, and sorting them
-        // again would reverse equal pods.
-        if (1..self.pods.len()).contains(&self.violating) {
-            importance::sort(&mut victims.pods);
+        // If the evictions of all units or of none violate a budget, the victims are already in order, and sorting them
+        // again might change the order of equal ones.
+        if (1..self.units.len()).contains(&self.violating) {
+            importance::sort(&mut evicted, self.rules.reverses_unstarted);
         }
-        Ok(Evictions::Help(victims))
+        Ok(Evictions::Help(Victims {
+            violations: evicted.iter().map(|unit| unit.violations).sum(),
+            pods: evicted.into_iter().flat_map(|unit| unit.pods).map(|(_, pod)| pod).collect(),
+        }))
+    }
+}
+
+impl Unit {
+    fn leave(&self, node: &mut DryRun<'_>) -> PluginResult<()> {
+        self.pods.iter().try_for_each(|(row, pod)| node.remove_pod_on(*row, pod))
+    }
+
+    fn return_to(&self, node: &mut DryRun<'_>) -> PluginResult<()> {
+        self.pods.iter().try_for_each(|(row, pod)| node.add_pod_on(*row, pod))
     }
 }

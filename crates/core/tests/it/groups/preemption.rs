@@ -32,6 +32,7 @@ fn config_of(post_filters: &[&'static str]) -> EngineConfig {
             ("QueueSort", &["PrioritySort"]),
             ("PreFilter", &["NodeResourcesFit", "DynamicResources"]),
             ("Filter", &["NodeResourcesFit"]),
+            ("PostFilter", &["DefaultPreemption"]),
             ("PodGroupPostFilter", post_filters),
             ("Permit", &["GangScheduling"]),
             ("Bind", &["DefaultBinder"]),
@@ -122,6 +123,29 @@ fn a_victim_of_a_group_that_is_disrupted_as_a_whole_takes_the_others_along() {
     let mut victims = evicted(&mut world);
     victims.sort();
     assert_eq!(victims, ["whole-a", "whole-b"]);
+}
+
+#[test]
+fn a_pod_on_its_own_evicts_whole_groups_and_goes_by_their_priority() {
+    let mut world = world();
+    let mut whole = group("whole", 2);
+    whole["spec"]["disruptionMode"] = json!({"all": {}});
+    world.tell::<PodGroupObject>(&whole);
+    world.tell::<PodGroupObject>(&important("precious", 1));
+    for (name, room) in [("a", 1000), ("b", 500), ("c", 1000)] {
+        world.set_node(node(name, room));
+    }
+    world.add_bound_pod(with_priority(member("whole-a", "whole", 1000), 3), "a");
+    world.add_bound_pod(with_priority(member("whole-b", "whole", 500), 3), "b");
+    world.add_bound_pod(member("precious-c", "precious", 1000), "c");
+    world.add_pod(with_priority(pod("single", 1000), 2));
+    run(&mut world);
+    let mut victims = evicted(&mut world);
+    victims.sort();
+    assert_eq!(victims, ["whole-a", "whole-b"], "the group's priority is 0, the pods' is 3");
+    world.wait(Duration::from_secs(60));
+    run(&mut world);
+    assert_eq!(world.bindings(), [("single".to_owned(), "a".to_owned())]);
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! Units of eviction: a pod, or all pods of a group that is disrupted as a whole.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use harbormaster_framework::{
+    group::{GroupId, PodGroup},
+    prelude::*,
+    table::NodeTable,
+};
+
+/// Pods that are evicted together.
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    /// The pods, with the rows of their nodes.
+    pub(super) pods: Vec<(NodeIdx, Arc<PodInfo>)>,
+    pub(super) priority: i32,
+    /// True if the pods belong to a group.
+    pub(super) is_grouped: bool,
+    /// Number of pods whose eviction violates a disruption budget.
+    pub(super) violations: usize,
+    /// Position among the units that were collected together.
+    pub(super) at: usize,
+}
+
+/// Pods of the groups that are disrupted as a whole.
+pub(super) type Wholes = BTreeMap<GroupId, Unit>;
+
+/// Nodes with their pods, and the groups of these pods.
+pub(super) trait Population {
+    fn nodes(&self) -> &NodeTable;
+
+    fn group(&self, id: &GroupId) -> Option<&PodGroup>;
+
+    /// Returns the pod's group if its object exists.
+    fn group_of(&self, pod: &PodInfo) -> Option<&PodGroup> {
+        pod.group().and_then(|id| self.group(id))
+    }
+
+    /// Returns the priority that counts if the pod is a victim: its group's, if the group has one.
+    fn priority_of(&self, pod: &PodInfo) -> i32 {
+        self.group_of(pod).and_then(|group| group.priority).unwrap_or_else(|| pod.priority())
+    }
+}
+
+impl Population for dyn WhatIf + '_ {
+    fn nodes(&self) -> &NodeTable {
+        WhatIf::nodes(self)
+    }
+
+    fn group(&self, id: &GroupId) -> Option<&PodGroup> {
+        WhatIf::group(self, id)
+    }
+}
+
+impl Population for dyn GroupWhatIf + '_ {
+    fn nodes(&self) -> &NodeTable {
+        GroupWhatIf::nodes(self)
+    }
+
+    fn group(&self, id: &GroupId) -> Option<&PodGroup> {
+        GroupWhatIf::group(self, id)
+    }
+}
+
+impl Unit {
+    /// A pod that is evicted alone.
+    fn of_pod<P: Population + ?Sized>(row: NodeIdx, pod: &Arc<PodInfo>, there: &P) -> Self {
+        // A group without a priority of its own does not raise its members above other pods.
+        let has_rank = there.group_of(pod).is_none_or(|group| group.priority.is_some());
+        Self {
+            pods: vec![(row, pod.clone())],
+            priority: there.priority_of(pod),
+            is_grouped: pod.group().is_some() && has_rank,
+            violations: 0,
+            at: 0,
+        }
+    }
+}
+
+/// Returns the pods of each group that is disrupted as a whole, in node order.
+pub(super) fn whole_groups<P: Population + ?Sized>(there: &P) -> Wholes {
+    let mut wholes = Wholes::new();
+    for row in there.nodes().live().iter() {
+        for pod in there.nodes().node(row).pods() {
+            let Some(group) = there.group_of(pod) else { continue };
+            if group.disruption != Disruption::All {
+                continue;
+            }
+            match wholes.get_mut(&group.id) {
+                Some(unit) => unit.pods.push((row, pod.clone())),
+                None => {
+                    wholes.insert(group.id.clone(), Unit::of_pod(row, pod, there));
+                }
+            }
+        }
+    }
+    wholes
+}
+
+/// Returns the units of lower priority that have a pod on one of the rows, in the order of their first pods.
+pub(super) fn units_below<P: Population + ?Sized>(
+    priority: i32,
+    rows: impl Iterator<Item = NodeIdx>,
+    there: &P,
+    wholes: &Wholes,
+) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::new();
+    let mut seen: BTreeSet<&GroupId> = BTreeSet::new();
+    for row in rows {
+        let pods = there.nodes().node(row).pods().iter();
+        for pod in pods.filter(|pod| there.priority_of(pod) < priority) {
+            let at = units.len();
+            match pod.group().and_then(|id| wholes.get_key_value(id)) {
+                None => units.push(Unit { at, ..Unit::of_pod(row, pod, there) }),
+                Some((id, unit)) if seen.insert(id) => units.push(Unit { at, ..unit.clone() }),
+                Some(_) => {}
+            }
+        }
+    }
+    units
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use harbormaster_testkit::{PodBuilder, cluster, node};
+
+    use super::*;
+
+    struct Alone<'a>(&'a NodeTable);
+
+    impl Population for Alone<'_> {
+        fn nodes(&self) -> &NodeTable {
+            self.0
+        }
+
+        fn group(&self, _: &GroupId) -> Option<&PodGroup> {
+            None
+        }
+    }
+
+    /// Returns a unit for each pod. All pods are on the same node.
+    pub(in super::super) fn singles(pods: impl IntoIterator<Item = PodBuilder>) -> Vec<Unit> {
+        let cluster = cluster([node("n")], pods.into_iter().map(|pod| pod.on("n")));
+        units_below(i32::MAX, cluster.nodes().live().iter(), &Alone(cluster.nodes()), &Wholes::new())
+    }
+
+    /// Names of the units' pods.
+    pub(in super::super) fn names(units: &[Unit]) -> Vec<String> {
+        units.iter().flat_map(|unit| &unit.pods).map(|(_, pod)| pod.name.to_string()).collect()
+    }
+}
