@@ -1,121 +1,267 @@
-//! Gangs over HTTP: against an API server of Kubernetes 1.37 that serves pod groups.
+//! Groups of pods over HTTP. The scenarios are those of Kubernetes' own tests of groups (`test/integration/scheduler/podgroup`
+//! and `test/e2e/scheduling` of 1.37.2), as far as they concern neither topologies nor composite groups.
 
-use std::fs;
+use std::env;
 
-use harbormaster_api::{
-    Release,
-    features::{Feature, Features},
-};
-use harbormaster_oracle::embedded::{Embedded, Options};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::e2e::{
     cluster::{PATIENCE, delete_pod, eventually, wait_until_bound},
-    objects::{NODES, PODS, default_config, node, pod},
-    process::Harbormaster,
+    group_scene::{Group, GroupScene, NewPod},
 };
 
-const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
-const SCHEDULER: &str = "default-scheduler";
+/// Number of times the scheduler is killed, unless the environment variable `HARBORMASTER_KILLS` names another number.
+const KILLS: usize = 5;
 
-struct Scene {
-    cluster: Embedded,
-    directory: tempfile::TempDir,
+/// A member of `pg` that requests one CPU.
+fn member(name: &str) -> NewPod {
+    NewPod::new(name, "1").of("pg")
 }
 
-impl Scene {
-    /// Starts an API server that serves pod groups and has a node with room for four members.
-    fn new() -> Self {
-        let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
-        let options = Options { minor_version: 37, features, ..Options::default() };
-        let cluster = Embedded::start_with(options, |_| Ok(())).expect("the API server starts");
-        let scene = Self { cluster, directory: tempfile::tempdir().expect("a temporary directory") };
-        scene.create(NODES, &node("n", json!({}), "4", "4Gi", 10));
-        scene
-    }
-
-    fn create(&self, path: &str, object: &Value) {
-        self.cluster.client().post(path, object).expect("the object is created");
-    }
-
-    fn start(&self) -> Harbormaster {
-        let file = self.directory.path().join("c.json");
-        let mut config = default_config();
-        config["clientConnection"]["kubeconfig"] = self.cluster.kubeconfig().to_string_lossy().into();
-        fs::write(&file, config.to_string()).expect("the file is written");
-        let args = [
-            format!("--config={}", file.display()),
-            "--feature-gates=GenericWorkload=true".to_owned(),
-            "--leader-elect=false".to_owned(),
-            "--secure-port=0".to_owned(),
-        ];
-        Harbormaster::start(&args, self.directory.path().join("log"))
-    }
-
-    fn create_gang(&self, name: &str, members: usize) {
-        let spec = json!({"schedulingPolicy": {"gang": {"minCount": members}}});
-        self.create(GROUPS, &json!({"metadata": {"name": name}, "spec": spec}));
-        for at in 0..members {
-            let spec = json!({"schedulingGroup": {"podGroupName": name}});
-            self.create(PODS, &pod(&format!("{name}-{at}"), SCHEDULER, json!({"cpu": "1"}), spec));
-        }
-    }
-
-    /// Waits for the condition of a group. Returns its status and reason.
-    fn condition(&self, name: &str) -> [String; 2] {
-        eventually(&format!("a condition of {name}"), PATIENCE, || {
-            let group = self.cluster.client().get(&format!("{GROUPS}/{name}")).ok()?;
-            let condition = group["status"]["conditions"].get(0)?.clone();
-            assert_eq!(condition["type"], "PodGroupInitiallyScheduled");
-            Some(["status", "reason"].map(|field| condition[field].as_str().unwrap_or_default().to_owned()))
-        })
-    }
-
-    fn node_of(&self, pod: &str) -> Value {
-        let pod = self.cluster.client().get(&format!("{PODS}/{pod}")).expect("the pod exists");
-        pod["spec"]["nodeName"].clone()
-    }
+fn members(names: &[&str]) -> Vec<NewPod> {
+    names.iter().map(|name| member(name)).collect()
 }
 
 #[test]
-fn a_gang_is_bound_whole_and_another_one_waits_whole_until_there_is_room() {
-    let scene = Scene::new();
-    let scheduler = scene.start();
-    scene.create_gang("first", 3);
-    for at in 0..3 {
-        assert_eq!(wait_until_bound(scene.cluster.client(), &format!("first-{at}")), "n");
-    }
-    assert_eq!(scene.condition("first"), ["True", "Scheduled"]);
-    scene.create_gang("second", 2);
-    assert_eq!(scene.condition("second"), ["False", "Unschedulable"]);
-    assert!((0..2).all(|at| scene.node_of(&format!("second-{at}")).is_null()));
-    scene.create(NODES, &node("m", json!({}), "1", "4Gi", 10));
-    let mut nodes: Vec<String> =
-        (0..2).map(|at| wait_until_bound(scene.cluster.client(), &format!("second-{at}"))).collect();
-    nodes.sort();
-    assert_eq!(nodes, ["m", "n"]);
-    eventually("the condition of the second gang", PATIENCE, || {
-        (scene.condition("second") == ["True", "Scheduled"]).then_some(())
-    });
+fn a_gang_with_room_is_bound_and_its_condition_says_so() {
+    let (scene, scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.group(Group::gang("pg", 3));
+    scene.pods(members(&["p1", "p2", "p3"]));
+    scene.are_bound(&["p1", "p2", "p3"]);
+    scene.has_condition("pg", "True", "Scheduled");
     scheduler.ends_well();
 }
 
 #[test]
+fn a_member_that_joins_a_running_gang_is_bound() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.group(Group::gang("pg", 3));
+    scene.pods(members(&["p1", "p2", "p3"]));
+    scene.are_bound(&["p1", "p2", "p3"]);
+    scene.pods([member("p4")]);
+    scene.are_bound(&["p4"]);
+}
+
+#[test]
+fn a_gang_waits_for_its_quorum() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.group(Group::gang("pg", 3));
+    scene.pods(members(&["p1", "p2"]));
+    scene.are_left_alone(&["p1", "p2"]);
+    scene.pods([member("p3")]);
+    scene.are_bound(&["p1", "p2", "p3"]);
+}
+
+#[test]
+fn a_gang_waits_for_its_group_and_then_for_room() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.bound_pods(&["blocker"], |pod| pod.container("resources", json!({"requests": {"cpu": "2"}})));
+    scene.pods(members(&["p1", "p2", "p3"]));
+    scene.are_left_alone(&["p1", "p2", "p3"]);
+    scene.group(Group::gang("pg", 3));
+    scene.are_unschedulable(&["p1", "p2", "p3"]);
+    scene.has_condition("pg", "False", "Unschedulable");
+    scene.delete_pod("blocker");
+    scene.are_bound(&["p1", "p2", "p3"]);
+    scene.has_condition("pg", "True", "Scheduled");
+}
+
+#[test]
+fn a_member_beyond_the_minimum_waits_alone_for_room() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.bound_pods(&["blocker"], |pod| pod);
+    let all = ["p1", "p2", "p3", "p4"];
+    scene.pods(members(&all));
+    scene.group(Group::gang("pg", 3));
+    let left = eventually("one member is left", PATIENCE, || {
+        let left: Vec<&str> = all.into_iter().filter(|name| scene.node_of(name).is_none()).collect();
+        if let [left] = left.as_slice() { Some(*left) } else { None }
+    });
+    scene.are_unschedulable(&[left]);
+    scene.delete_pod("blocker");
+    scene.are_bound(&all);
+}
+
+/// Creates members of two gangs in this order. Asserts that the gang `first` is bound whole and the other waits whole.
+fn compete(first: &str, other: &str, order: &[&str]) {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.group(Group::gang("pg", 3));
+    scene.group(Group::gang("other", 3));
+    let of_group = |name: &&str| {
+        let group = if name.starts_with("other") { "other" } else { "pg" };
+        NewPod::new(name, "1").of(group)
+    };
+    scene.pods(order.iter().map(of_group));
+    let of = |group: &str| order.iter().copied().filter(|name| name.starts_with(group)).collect::<Vec<_>>();
+    scene.are_bound(&of(first));
+    scene.are_unschedulable(&of(other));
+}
+
+#[test]
+fn of_two_gangs_that_compete_the_first_one_is_bound() {
+    compete("p", "other", &["p1", "other1", "p2", "other2", "p3", "other3"]);
+}
+
+#[test]
+fn of_two_gangs_that_compete_the_other_one_is_bound_if_it_comes_first() {
+    compete("other", "p", &["other3", "p3", "other2", "p2", "other1", "p1"]);
+}
+
+#[test]
+fn a_pod_on_its_own_does_not_starve_beside_a_gang() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.group(Group::gang("pg", 3));
+    scene.pods([NewPod::new("blocker", "2")]);
+    scene.pods(members(&["p1", "p2", "p3"]));
+    scene.are_bound(&["blocker"]);
+    scene.are_unschedulable(&["p1", "p2", "p3"]);
+}
+
+#[test]
+fn members_of_a_basic_group_are_bound_as_they_come() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.group(Group::basic("pg"));
+    scene.pods([member("p1")]);
+    scene.are_bound(&["p1"]);
+    scene.pods(members(&["p2", "p3"]));
+    scene.are_bound(&["p2", "p3"]);
+}
+
+#[test]
+fn a_basic_group_waits_for_its_group_and_a_part_of_it_for_room() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.bound_pods(&["blocker"], |pod| pod.container("resources", json!({"requests": {"cpu": "2"}})));
+    let all = ["p1", "p2", "p3"];
+    scene.pods(members(&all));
+    scene.are_left_alone(&all);
+    scene.group(Group::basic("pg"));
+    let left = eventually("one member is left", PATIENCE, || {
+        let left: Vec<&str> = all.into_iter().filter(|name| scene.node_of(name).is_none()).collect();
+        if let [left] = left.as_slice() { Some(*left) } else { None }
+    });
+    scene.are_unschedulable(&[left]);
+    scene.delete_pod("blocker");
+    scene.are_bound(&all);
+}
+
+#[test]
+fn a_smaller_minimum_lets_a_gang_without_a_quorum_start() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.group(Group::gang("pg", 5));
+    scene.pods(members(&["p1", "p2", "p3", "p4"]));
+    scene.are_left_alone(&["p1", "p2", "p3", "p4"]);
+    scene.set_min_count("pg", 4);
+    scene.are_bound(&["p1", "p2", "p3", "p4"]);
+}
+
+#[test]
+fn a_smaller_minimum_lets_a_gang_without_room_start() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.group(Group::gang("pg", 5));
+    scene.pods(members(&["p1", "p2", "p3", "p4", "p5"]));
+    scene.are_unschedulable(&["p1", "p2", "p3", "p4", "p5"]);
+    scene.set_min_count("pg", 4);
+    scene.are_bound(&["p1", "p2", "p3", "p4"]);
+    scene.are_unschedulable(&["p5"]);
+}
+
+#[test]
+fn a_larger_minimum_causes_no_attempt() {
+    let (scene, _scheduler) = GroupScene::started(&[("n", "4")]);
+    scene.group(Group::gang("pg", 5));
+    scene.pods(members(&["p1", "p2", "p3", "p4"]));
+    scene.are_left_alone(&["p1", "p2", "p3", "p4"]);
+    scene.set_min_count("pg", 6);
+    scene.are_left_alone(&["p1", "p2", "p3", "p4"]);
+}
+
+/// Members of which the first repels other pods with the label `app`, which both have.
+fn repelling_members() -> [NewPod; 2] {
+    let term = json!({
+        "labelSelector": {"matchLabels": {"app": "foo"}}, "topologyKey": "kubernetes.io/hostname",
+    });
+    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let repelling = member("repelling").label("app", "foo").only_on("n1").spec("affinity", affinity);
+    [repelling, member("plain").label("app", "foo")]
+}
+
+#[test]
+fn a_member_keeps_away_from_an_earlier_member_that_repels_it() {
+    let (scene, _scheduler) = GroupScene::started(&[("n1", "2"), ("n2", "2")]);
+    scene.group(Group::gang("pg", 2));
+    scene.pods(repelling_members());
+    assert_eq!(wait_until_bound(scene.client(), "repelling"), "n1");
+    assert_eq!(wait_until_bound(scene.client(), "plain"), "n2");
+}
+
+#[test]
+fn members_that_repel_each_other_wait_if_there_is_only_one_node() {
+    let (scene, _scheduler) = GroupScene::started(&[("n1", "2")]);
+    scene.group(Group::gang("pg", 2));
+    scene.pods(repelling_members());
+    scene.are_unschedulable(&["repelling", "plain"]);
+    scene.has_condition("pg", "False", "Unschedulable");
+}
+
+/// Creates a gang of two members that use these claims, each of which only one pod may use.
+fn exclusive_volumes(claims: [&str; 2]) -> GroupScene {
+    let scene = GroupScene::new();
+    scene.node("n", "2");
+    for name in ["c1", "c2"] {
+        let modes = json!(["ReadWriteOncePod"]);
+        let claim_ref = json!({"namespace": "default", "name": name});
+        scene.create("/api/v1/persistentvolumes", &json!({"metadata": {"name": format!("v-{name}")}, "spec": {
+            "capacity": {"storage": "1Mi"}, "accessModes": modes, "hostPath": {"path": "/mnt"}, "claimRef": claim_ref,
+        }}));
+        let annotations = json!({"pv.kubernetes.io/bind-completed": "true"});
+        let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+        scene.create(claims, &json!({"metadata": {"name": name, "annotations": annotations}, "spec": {
+            "accessModes": modes, "volumeName": format!("v-{name}"), "resources": {"requests": {"storage": "1Mi"}},
+        }}));
+    }
+    scene.group(Group::gang("pg", 2));
+    let with = |name: &str, claim: &str| {
+        let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
+        member(name).spec("volumes", json!([volume]))
+    };
+    scene.pods([with("p1", claims[0]), with("p2", claims[1])]);
+    scene
+}
+
+#[test]
+fn members_that_share_an_exclusive_volume_wait() {
+    let scene = exclusive_volumes(["c1", "c1"]);
+    let _scheduler = scene.start();
+    scene.are_unschedulable(&["p1", "p2"]);
+    scene.has_condition("pg", "False", "Unschedulable");
+}
+
+#[test]
+fn members_with_exclusive_volumes_of_their_own_are_bound() {
+    let scene = exclusive_volumes(["c1", "c2"]);
+    let _scheduler = scene.start();
+    scene.are_bound(&["p1", "p2"]);
+}
+
+#[test]
 fn a_gang_whose_scheduler_is_killed_is_whole_after_a_restart() {
-    let scene = Scene::new();
-    for round in 0..5 {
-        let scheduler = scene.start();
-        let name = format!("gang{round}");
-        scene.create_gang(&name, 3);
-        eventually("the first binding", PATIENCE, || {
-            (!scene.node_of(&format!("{name}-0")).is_null()).then_some(())
-        });
+    let kills =
+        env::var("HARBORMASTER_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number of kills"));
+    let scene = GroupScene::new();
+    scene.node("n", "4");
+    for round in 0..kills {
+        let scheduler = scene.start_without_proxy();
+        let names: Vec<String> = (0..3).map(|at| format!("gang{round}-{at}")).collect();
+        let group = format!("gang{round}");
+        scene.group(Group::gang(&group, 3));
+        scene.pods(names.iter().map(|name| NewPod::new(name, "1").of(&group)));
+        eventually("the first binding", PATIENCE, || scene.node_of(&names[0]));
         // Dropping it kills it.
         drop(scheduler);
-        let _scheduler = scene.start();
-        for at in 0..3 {
-            assert_eq!(wait_until_bound(scene.cluster.client(), &format!("{name}-{at}")), "n");
+        let _scheduler = scene.start_without_proxy();
+        for name in &names {
+            assert_eq!(wait_until_bound(scene.client(), name), "n");
         }
-        (0..3).for_each(|at| delete_pod(scene.cluster.client(), &format!("{name}-{at}")));
+        names.iter().for_each(|name| delete_pod(scene.client(), name));
     }
 }

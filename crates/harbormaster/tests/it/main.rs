@@ -15,6 +15,8 @@ mod e2e_events;
 mod e2e_extender;
 mod e2e_faults;
 mod e2e_flags;
+mod e2e_group_preemption;
+mod e2e_group_queueing;
 mod e2e_groups;
 mod e2e_metrics;
 mod e2e_outages;

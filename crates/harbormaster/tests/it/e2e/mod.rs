@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod extender;
+pub mod group_scene;
 pub mod objects;
 pub mod pod_watch;
 pub mod port;
