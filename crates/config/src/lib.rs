@@ -22,7 +22,6 @@ mod gate_table;
 mod gates;
 mod in_tree;
 mod load;
-mod names;
 mod old_versions;
 mod plan;
 mod plugin_args;

@@ -1,6 +1,6 @@
 //! Validation of a configuration, with kube-scheduler's messages.
 
-use harbormaster_api::{features::Features, labels, points::ExtensionPoint};
+use harbormaster_api::{features::Features, labels, points::ExtensionPoint, resources::is_extended};
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 
@@ -10,7 +10,6 @@ use crate::{
     error::ConfigErrors,
     fields::{FieldErrors, quoted},
     in_tree::{self, REMOVED_IN_V1},
-    names,
     plugin_args::PluginArgs,
     plugins::{PluginRef, PluginSet},
 };
@@ -196,7 +195,7 @@ fn check_extenders(extenders: &[Extender], errors: &mut FieldErrors<'_>) {
             for error in &syntax {
                 errors.invalid(&path, quoted(&resource.name), error);
             }
-            if syntax.is_empty() && !names::is_extended_resource(&resource.name) {
+            if syntax.is_empty() && !is_extended(&resource.name) {
                 errors.invalid(&path, quoted(&resource.name), "is an invalid extended resource name");
             }
             if !managed.insert(resource.name.as_str()) {
@@ -325,6 +324,14 @@ pub(crate) mod tests {
             (
                 "extenders: [{managedResources: [{name: a.b/c}]}, {managedResources: [{name: a.b/c}]}]",
                 "extenders[1].managedResources[0].name: Invalid value: \"a.b/c\": duplicate extender managed resource name",
+            ),
+            (
+                "extenders: [{managedResources: [{name: kubernetes.io/c}]}]",
+                "extenders[0].managedResources[0].name: Invalid value: \"kubernetes.io/c\": is an invalid extended resource name",
+            ),
+            (
+                "extenders: [{managedResources: [{name: requests.a.b/c}]}]",
+                "extenders[0].managedResources[0].name: Invalid value: \"requests.a.b/c\": is an invalid extended resource name",
             ),
             (
                 "extenders: [{managedResources: [{name: /c}]}]",

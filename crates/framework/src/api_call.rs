@@ -68,6 +68,12 @@ impl ObjectPath {
         Self { subresource: "status".into(), ..self }
     }
 
+    /// Returns the object's `apiVersion`.
+    fn api_version(&self) -> String {
+        let Self { group, version, .. } = self;
+        if group.is_empty() { version.to_string() } else { format!("{group}/{version}") }
+    }
+
     /// Key under which the object is stored if it is a custom object.
     pub fn key(&self) -> CustomKey {
         let Self { group, version, plural, namespace, name, .. } = self;
@@ -382,11 +388,12 @@ impl Api {
         namespace: &str,
         mut json: Value,
     ) -> Result<Custom<R>, ApiFailure> {
+        let path = ObjectPath::of::<R>(namespace, "");
         if let Some(object) = json.as_object_mut() {
-            object.entry("apiVersion").or_insert_with(|| format!("{}/{}", R::GROUP, R::VERSION).into());
+            object.entry("apiVersion").or_insert_with(|| path.api_version().into());
             object.entry("kind").or_insert_with(|| R::KIND.into());
         }
-        self.call(ApiCall::create(ObjectPath::of::<R>(namespace, ""), json)).await?.decode()
+        self.call(ApiCall::create(path, json)).await?.decode()
     }
 
     /// Changes fields of a custom object; see [`Verb::Patch`]. Returns the changed object.
@@ -497,5 +504,11 @@ mod tests {
             assert_eq!(path.url(), expected);
         }
         assert_eq!(&*path("example.com", "a", "red", "").key().resource, "teams.v1.example.com");
+    }
+
+    #[test]
+    fn the_api_version_of_the_core_group_has_no_slash() {
+        assert_eq!(path("", "a", "", "").api_version(), "v1");
+        assert_eq!(path("example.com", "a", "", "").api_version(), "example.com/v1");
     }
 }

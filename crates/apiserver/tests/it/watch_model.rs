@@ -10,8 +10,11 @@ use futures_util::{StreamExt, stream::Fuse};
 use harbormaster_apiserver::{ApiServer, Options};
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
-use tokio::time::{advance, timeout};
+use tokio::time::{advance, sleep, timeout};
 use tower::ServiceExt;
+
+/// Longer than the interval between bookmarks.
+const PAUSE: Duration = Duration::from_secs(61);
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -25,6 +28,8 @@ enum Step {
     Watch(usize, u64),
     /// A watcher reads its pending events.
     Read(usize),
+    /// Nothing happens for so long that bookmarks fall due.
+    Pause,
     /// A new watcher continues at the position of an existing one.
     Resume(usize),
 }
@@ -38,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Elsewhere),
         2 => (0..VIEWS.len(), 0..12u64).prop_map(|(view, back)| Step::Watch(view, back)),
         3 => (0..8usize).prop_map(Step::Read),
+        1 => Just(Step::Pause),
         1 => (0..8usize).prop_map(Step::Resume),
     ]
 }
@@ -111,8 +117,10 @@ struct Watcher {
 
 impl Watcher {
     async fn new(server: &ApiServer, view: View, start: u64) -> Self {
-        let uri =
-            format!("/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion={start}{}", view.0);
+        let uri = format!(
+            "/api/v1/nodes?watch=true&allowWatchBookmarks=true&timeoutSeconds=100000&resourceVersion={start}{}",
+            view.0
+        );
         let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
         let response = server.router().oneshot(request).await.unwrap();
         let pieces = response.into_body().into_data_stream().fuse();
@@ -134,12 +142,16 @@ impl Watcher {
             let (object, kind) = (&event["object"], event["type"].as_str().unwrap());
             let version = || object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
             match kind {
-                "BOOKMARK" => self.bookmark = version(),
+                "BOOKMARK" => {
+                    assert!(version() >= self.last(), "the bookmark is older than an event before it");
+                    self.bookmark = version();
+                }
                 "ERROR" => {
                     assert_eq!((&object["code"], &object["reason"]), (&json!(410), &json!("Expired")));
                     self.expired = true;
                 }
                 _ => {
+                    assert!(version() > self.bookmark, "the event is older than a bookmark before it");
                     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
                     self.told.push((kind.to_owned(), name, version()));
                 }
@@ -196,6 +208,7 @@ async fn play(steps: Vec<Step>, history: usize) {
                     watcher.read().await;
                 }
             }
+            Step::Pause => sleep(PAUSE).await,
             Step::Resume(which) => {
                 if let Some(watcher) = watchers.get(which).filter(|watcher| !watcher.expired) {
                     watchers.push(Watcher::new(&server, watcher.view, watcher.last()).await);

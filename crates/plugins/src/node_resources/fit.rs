@@ -51,7 +51,9 @@ use super::{
     strategy::Strategy,
 };
 use crate::{
-    devices::{CLASS_PREFIX, DeviceClass, Devices, ResourceClaim, ResourceSlice, is_provided},
+    devices::{
+        CLASS_PREFIX, DeviceClass, Devices, ResourceClaim, ResourceSlice, is_provided, may_be_provided,
+    },
     sign,
 };
 
@@ -230,7 +232,8 @@ impl NodeResourcesFit {
         let Change::Node { old, new: Some(new) } = change else { return Ok(Hint::Queue) };
         // As in kube-scheduler, resources that Filter ignores are not ignored here.
         let (_, classes, _) = self.watched(cx.objects);
-        let is_backed = |name: &Str| self.backing.is_on() && is_provided(classes, name);
+        let is_backed =
+            |name: &Str| self.backing.is_on() && may_be_provided(name) && is_provided(classes, name);
         let demand = Demand::new(&cx.pod.derived.request, &IgnoredResources::default(), is_backed);
         let gains = || old.is_none_or(|old| demand.gains(&old.allocatable, &new.allocatable));
         Ok(if demand.fits_empty(new) && gains() { Hint::Queue } else { Hint::Skip })

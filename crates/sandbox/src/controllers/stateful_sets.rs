@@ -83,7 +83,8 @@ fn replace(control: &PodControl<'_>, own: &[&Value], revision: &str) {
 /// current.
 fn is_of(set: &Value, pod: &Value, revision: &str) -> bool {
     let label = pod.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION_LABEL)?.as_str());
-    label.is_none_or(|label| !label.starts_with(name(set)) || label == revision)
+    let of_set = |label: &str| label.rsplit_once('-').is_some_and(|(prefix, _)| prefix == name(set));
+    label.is_none_or(|label| !of_set(label) || label == revision)
 }
 
 fn ordinal(pod: &Value) -> Option<i64> {
@@ -170,5 +171,22 @@ fn status(set: &mut Value, own: &[&Value], wanted: i64, revision: &str) {
         ("updateRevision", json!(revision)),
     ] {
         set["status"][field] = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_revision_of_the_same_set_can_be_outdated() {
+        let set = json!({"metadata": {"name": "web"}});
+        for (label, is_current) in
+            [("web-new", true), ("web-old", false), ("web-db-old", true), ("webs-old", true), ("old", true)]
+        {
+            let pod = json!({"metadata": {"labels": {REVISION_LABEL: label}}});
+            assert_eq!(is_of(&set, &pod, "web-new"), is_current, "{label}");
+        }
+        assert!(is_of(&set, &json!({"metadata": {}}), "web-new"));
     }
 }
