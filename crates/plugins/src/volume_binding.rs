@@ -177,18 +177,16 @@ impl PreScore<WholeCluster, PodClaims, PodClaims> for VolumeBinding {
         claims: &PodClaims,
         _: &NodeSet,
     ) -> PluginResult<PreScored<PodClaims>> {
+        // Without claims that wait for the pod, all nodes have the same score.
         Ok(match self.shape {
-            Some(_) => PreScored::Continue(claims.clone()),
-            None => PreScored::Skip,
+            Some(_) if !claims.delayed.is_empty() => PreScored::Continue(claims.clone()),
+            _ => PreScored::Skip,
         })
     }
 }
 
 impl Score<WholeCluster, PodClaims> for VolumeBinding {
     fn score(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> PluginResult<i64> {
-        if claims.delayed.is_empty() {
-            return Ok(0);
-        }
         match (&self.shape, claims.on(self.csi_nodes(cx), self.index(cx)?, node)) {
             (Some(shape), Ok(found)) => Ok(score::score(shape, &found)),
             (None, _) | (_, Err(Stop::Reject(_))) => Ok(0),

@@ -10,7 +10,7 @@ use harbormaster_sim::{Inventory, explain_independent};
 
 use super::devices;
 use super::judgement::Judgement;
-use super::source::{Result, VerdictSource, Verdicts, without_claims};
+use super::source::{Result, VerdictSource, Verdicts, without_zeros};
 use crate::generate::Cluster;
 
 /// Harbormaster's simulator in this process. The `simulate` command cannot be used because it rejects objects that an
@@ -45,6 +45,6 @@ impl VerdictSource for HarbormasterLibrary {
             catch_unwind(AssertUnwindSafe(devices))
                 .map_err(|_| anyhow::anyhow!("harbormaster panicked while it allocated devices"))?;
         }
-        Ok(verdicts.into_iter().map(|(pod, verdict)| (pod, without_claims(verdict))).collect())
+        Ok(verdicts.into_iter().map(|(pod, verdict)| (pod, without_zeros(verdict))).collect())
     }
 }

@@ -72,16 +72,19 @@ impl VerdictSource for RealPlugins {
                 claims.retain(|claim| claim.claim != EXTENDED_CLAIM || !claim.requests.is_empty());
             }
             verdict.allocations.retain(|_, claims| !claims.is_empty());
-            (verdict.pod.clone(), without_claims(verdict))
+            (verdict.pod.clone(), without_zeros(verdict))
         });
         Ok(verdicts.collect())
     }
 }
 
-/// Removes the zero scores of DynamicResources, which only kube-scheduler lists for pods without claims.
-pub(super) fn without_claims(mut verdict: PodVerdict) -> PodVerdict {
+/// Plugins that score nodes by the claims of a pod.
+const SCORES_CLAIMS: [&str; 2] = ["DynamicResources", "VolumeBinding"];
+
+/// Removes the zero scores of the plugins for claims, which only kube-scheduler lists for pods without claims.
+pub(super) fn without_zeros(mut verdict: PodVerdict) -> PodVerdict {
     for score in verdict.scores.values_mut() {
-        score.plugins.retain(|plugin, score| plugin != "DynamicResources" || *score != 0);
+        score.plugins.retain(|plugin, score| *score != 0 || !SCORES_CLAIMS.contains(&plugin.as_str()));
     }
     verdict
 }

@@ -41,9 +41,9 @@ fn without_the_gate_nothing_is_scored() {
 }
 
 #[test]
-fn with_the_gate_pods_without_claims_score_zero() {
+fn pods_without_claims_that_wait_are_not_scored() {
     let world = world([node("n")]);
-    assert_eq!(scoring(&RISING).scores(&world, &pod("p").info()).unwrap(), Some(vec![0]));
+    assert_eq!(scoring(&RISING).scores(&world, &pod("p").info()).unwrap(), None);
 }
 
 #[test]
