@@ -64,7 +64,7 @@ fn a_gang_that_fits_is_placed_and_one_that_does_not_waits_whole() {
 #[test]
 fn gangs_that_must_be_in_one_rack_are_placed_rack_by_rack() {
     let gates = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true";
-    let gates = ["--emulated-version", "1.37", "--feature-gates", gates];
+    let gates = ["--feature-gates", gates];
     assert_golden("racks.txt", &[&["simulate", "-f", "examples/racks"], &gates[..]].concat());
 }
 

@@ -149,55 +149,6 @@ fn a_pod_on_its_own_evicts_whole_groups_and_goes_by_their_priority() {
 }
 
 #[test]
-fn the_room_of_a_deleted_nominated_member_is_free_for_the_others() {
-    for parity in [true, false] {
-        let mut world = World::with(EngineConfig { parity, ..config_of(&["DefaultPreemption"]) });
-        for name in ["a", "b", "c"] {
-            world.set_node(node(name, 1000));
-        }
-        for name in ["b", "c"] {
-            world.add_bound_pod(pod(&format!("low-{name}"), 1000), name);
-        }
-        add_important(&mut world, 3);
-        run(&mut world);
-        let nominated = world.nominations();
-        let on_a = nominated.iter().find(|(_, node)| node.as_deref() == Some("a")).unwrap().0.clone();
-        for (name, node) in nominated {
-            let mut pod = world.pods().iter().find(|pod| pod.name == name).unwrap().clone();
-            pod.status.nominated_node_name = node.map(Into::into);
-            world.add_pod(pod);
-        }
-        loop {
-            let tasks = world.evictions();
-            if tasks.is_empty() {
-                break;
-            }
-            for task in tasks {
-                let mut going = world.pods().iter().find(|pod| pod.uid == task.victim.uid).unwrap().clone();
-                going.deleted = Some(Timestamp::from_secs(1));
-                going.status.conditions.push(PodCondition {
-                    type_: "DisruptionTarget".into(),
-                    status: "True".into(),
-                    reason: "PreemptionByScheduler".into(),
-                    ..PodCondition::default()
-                });
-                world.evict_finished(task, EvictOutcome::Evicted);
-                world.add_pod(going);
-            }
-        }
-        world.wait(Duration::from_secs(60));
-        run(&mut world);
-        world.tell::<PodGroupObject>(&important("g", 2));
-        world.remove_pod(&on_a);
-        world.wait(Duration::from_secs(60));
-        run(&mut world);
-        let why = "minCount (2) cannot be satisfied: 1 scheduled, 0 remaining, \
-                   pod group preemption: ongoing preemption on nominated nodes";
-        assert_eq!(group_conditions(&mut world), [format!("g False Unschedulable: {why}")], "{parity}");
-    }
-}
-
-#[test]
 fn a_gang_that_would_not_fit_even_then_evicts_nothing() {
     let mut world = world();
     world.set_node(node("n", 1000));
