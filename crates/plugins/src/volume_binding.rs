@@ -179,7 +179,7 @@ impl PreScore<WholeCluster, PodClaims, PodClaims> for VolumeBinding {
     ) -> PluginResult<PreScored<PodClaims>> {
         // Without claims that wait for the pod, all nodes have the same score.
         Ok(match self.shape {
-            Some(_) if !claims.delayed.is_empty() => PreScored::Continue(claims.clone()),
+            Some(_) if !claims.0.delayed.is_empty() => PreScored::Continue(claims.clone()),
             _ => PreScored::Skip,
         })
     }
