@@ -99,7 +99,8 @@ impl Nominator {
     }
 }
 
-/// Nominations and the nominated pods. For a given pod, only nominated pods of equal or higher priority count.
+/// Nominations and the nominated pods. For a given pod, only nominated pods of equal or higher priority count, and none of
+/// its own group.
 #[derive(Clone, Copy)]
 pub(crate) struct Nominated<'a> {
     nominator: &'a Nominator,
@@ -133,9 +134,13 @@ impl Nominated<'_> {
         others.filter(|other| other.priority() < pod.priority()).cloned().collect()
     }
 
+    /// Returns the pods of equal or higher priority. Other members of the pod's group do not count, as in kube-scheduler:
+    /// they are tried in the same cycle, and would otherwise block each other on a node with room for only some of them.
     fn not_below(&self, pod: &PodInfo, uids: &[Str]) -> Vec<Arc<PodInfo>> {
         let others = uids.iter().filter(|uid| **uid != pod.uid).filter_map(|uid| self.pods.get(uid));
-        others.filter(|other| other.priority() >= pod.priority()).cloned().collect()
+        let is_companion = |other: &PodInfo| pod.group().is_some() && other.group() == pod.group();
+        let counts = |other: &&Arc<PodInfo>| other.priority() >= pod.priority() && !is_companion(other);
+        others.filter(counts).cloned().collect()
     }
 }
 

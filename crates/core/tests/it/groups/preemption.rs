@@ -271,3 +271,18 @@ fn a_group_waits_for_victims_that_are_terminating_with_a_less_important_group() 
                pod group preemption: ongoing preemption on nominated nodes";
     assert_eq!(group_conditions(&mut world), [format!("g False Unschedulable: {why}")]);
 }
+
+#[test]
+fn members_nominated_to_the_same_node_do_not_block_each_other() {
+    let mut world = world();
+    world.set_node(node("n", 2000));
+    world.add_bound_pod(with_priority(pod("high", 1000), 20), "n");
+    world.tell::<PodGroupObject>(&important("g", 1));
+    for name in ["g-0", "g-1"] {
+        let mut nominated = with_priority(member(name, "g", 1000), 10);
+        nominated.status.nominated_node_name = Some("n".into());
+        world.add_pod(nominated);
+    }
+    run(&mut world);
+    assert_eq!(bound(&mut world).len(), 1, "there is room for one of them");
+}
