@@ -147,7 +147,7 @@ const GANGS_OF_64: Workload = Workload {
 };
 
 /// All workloads.
-pub static WORKLOADS: [Workload; 25] = [
+pub static WORKLOADS: [Workload; 26] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",
@@ -288,6 +288,11 @@ pub static WORKLOADS: [Workload; 25] = [
     Workload {
         name: "GangsOf1000",
         groups: Some(Groups { members: 1000, policy: Policy::Gang, in_one_rack: false }),
+        ..GANGS
+    },
+    Workload {
+        name: "TopologyAwareScheduling",
+        groups: Some(Groups { members: 4, policy: Policy::Gang, in_one_rack: true }),
         ..GANGS
     },
 ];
