@@ -5,7 +5,7 @@
 //! harm, because they write the same.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     path::{Path, PathBuf},
     pin::pin,
     process::ExitCode,
@@ -85,8 +85,10 @@ enum Change {
 #[derive(Debug, Default)]
 struct Books {
     groups: BTreeMap<Key, DynamicObject>,
-    /// The pods, each with the key of its group.
-    pods: BTreeMap<Key, (Key, Member)>,
+    /// The members of each group.
+    members: BTreeMap<Key, BTreeMap<Key, Member>>,
+    /// The group of each pod.
+    group_of: BTreeMap<Key, Key>,
     /// Groups whose statuses may be outdated.
     open: BTreeSet<Key>,
 }
@@ -104,7 +106,8 @@ impl Books {
             }
             Change::NoGroup(key) => drop(self.groups.remove(&key)),
             Change::Pods(pods) => {
-                self.pods.clear();
+                self.members.clear();
+                self.group_of.clear();
                 pods.iter().for_each(|pod| self.add(pod));
                 self.open.extend(self.groups.keys().cloned());
             }
@@ -121,13 +124,19 @@ impl Books {
         let phase = pod.data["status"]["phase"].as_str().unwrap_or_default().to_owned();
         let member = Member { phase, owners: owners.collect() };
         self.open.insert(group.clone());
-        self.pods.insert(key(pod), (group, member));
+        self.group_of.insert(key(pod), group.clone());
+        self.members.entry(group).or_default().insert(key(pod), member);
     }
 
     fn remove(&mut self, pod: &Key) {
-        if let Some((group, _)) = self.pods.remove(pod) {
-            self.open.insert(group);
+        let Some(group) = self.group_of.remove(pod) else { return };
+        if let Entry::Occupied(mut members) = self.members.entry(group.clone()) {
+            members.get_mut().remove(pod);
+            if members.get().is_empty() {
+                members.remove();
+            }
         }
+        self.open.insert(group);
     }
 
     /// Returns the status that a group should get; `None` if it has this status already, or does not exist.
@@ -135,8 +144,8 @@ impl Books {
         let object = self.groups.get(group)?;
         let min_member = object.data["spec"]["minMember"].as_u64().unwrap_or(1).max(1);
         let old: Status = serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
-        let members = self.pods.values().filter(|(of, _)| of == group).map(|(_, member)| member.clone());
-        let members: Vec<Member> = members.collect();
+        let members = self.members.get(group).into_iter().flat_map(BTreeMap::values);
+        let members: Vec<Member> = members.cloned().collect();
         let new = old.next(u32::try_from(min_member).unwrap_or(u32::MAX), &members, now);
         (new != old).then_some(new)
     }
