@@ -12,10 +12,7 @@ use harbormaster_framework::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::{
-    groups::{Groups, Terms},
-    queue::Moment,
-};
+use crate::{groups::Groups, queue::Moment};
 
 /// Nodes, and pods on nodes.
 ///
@@ -41,7 +38,7 @@ pub struct Cache {
 struct PodOnNode {
     node: Str,
     assumed: bool,
-    group: Option<(GroupId, Terms)>,
+    group: Option<GroupId>,
 }
 
 impl Cache {
@@ -170,8 +167,8 @@ impl Cache {
     pub fn remove(&mut self, uid: &str) {
         if let Some(pod_on_node) = self.on_nodes.remove(uid) {
             self.assumed -= usize::from(pod_on_node.assumed);
-            if let Some((group, terms)) = &pod_on_node.group {
-                self.groups.left(group, uid, terms);
+            if let Some(group) = &pod_on_node.group {
+                self.groups.left(group, uid);
             }
             self.cluster.remove_pod(&pod_on_node.node, uid);
         }
@@ -183,9 +180,9 @@ impl Cache {
     }
 
     fn add_to_node(&mut self, pod: Arc<PodInfo>, node: &Str, assumed: bool) {
-        let group = pod.group().map(|group| (group.clone(), Terms::of(&pod)));
-        if let Some((group, terms)) = &group {
-            self.groups.joined(group, &pod.uid, node, terms);
+        let group = pod.group().cloned();
+        if let Some(group) = &group {
+            self.groups.joined(group, &pod, node);
         }
         self.on_nodes.insert(pod.uid.clone(), PodOnNode { node: node.clone(), assumed, group });
         self.assumed += usize::from(assumed);

@@ -1,6 +1,6 @@
 //! The groups that pods belong to: their descriptions, and the numbers of their members.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use harbormaster_api::{Pod, Str};
 use harbormaster_framework::{
@@ -28,21 +28,13 @@ struct Known {
     group: Option<Arc<PodGroup>>,
     /// Number of unfinished members.
     pods: usize,
-    /// Members on nodes: the number of those with the same terms.
-    scheduled: BTreeMap<Terms, usize>,
-    /// UIDs of the members on nodes, with the names of the nodes.
-    nodes: FxHashMap<Str, Str>,
-}
-
-impl Known {
-    fn on_nodes(&self) -> usize {
-        self.scheduled.values().sum()
-    }
+    /// UIDs of the members on nodes, with the names of the nodes and the terms of the members.
+    on_nodes: FxHashMap<Str, (Str, Terms)>,
 }
 
 /// Properties in which the members of a group must agree.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Terms {
+struct Terms {
     scheduler: Str,
     priority: i32,
     never_preempts: bool,
@@ -50,7 +42,7 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// Terms of a pod.
-    pub(crate) fn of(pod: &PodInfo) -> Self {
+    fn of(pod: &PodInfo) -> Self {
         let (scheduler, never_preempts) = (pod.spec.scheduler_name.clone(), pod.spec.never_preempts);
         Self { scheduler, priority: pod.priority(), never_preempts }
     }
@@ -138,7 +130,7 @@ impl Groups {
     pub fn view(&self, id: &GroupId) -> Option<GroupView<'_>> {
         let known = self.by_id.get(id)?;
         let group = known.group.as_deref()?;
-        Some(GroupView { group, pods: known.pods, scheduled: known.on_nodes() })
+        Some(GroupView { group, pods: known.pods, scheduled: known.on_nodes.len() })
     }
 
     /// Returns the error for members that cannot be placed together, or not beside those on nodes, if there is one: all
@@ -147,9 +139,10 @@ impl Groups {
         let same = "all pods in a single pod group should have the same";
         let first = Terms::of(&members.first()?.pod);
         let queued = members.iter().map(|entry| Terms::of(&entry.pod));
-        let on_nodes =
-            self.by_id.get(&group.id).into_iter().flat_map(|known| known.scheduled.keys().cloned());
-        queued.chain(on_nodes).find_map(|terms| {
+        let known = self.by_id.get(&group.id).into_iter();
+        let on_nodes: BTreeSet<&Terms> =
+            known.flat_map(|known| known.on_nodes.values()).map(|(_, terms)| terms).collect();
+        queued.chain(on_nodes.into_iter().cloned()).find_map(|terms| {
             let (name, expected) = (&terms.scheduler, &first.scheduler);
             if name != expected {
                 return Some(format!("{same} .spec.schedulerName set, got: {name:?} and {expected:?}"));
@@ -171,7 +164,7 @@ impl Groups {
             id: id.clone(),
             group: known.group.clone(),
             pods: known.pods,
-            scheduled: known.on_nodes(),
+            scheduled: known.on_nodes.len(),
         };
         let has_groups = self.plugins.iter().any(|(_, plugin)| plugin.is_some());
         has_groups.then(|| self.by_id.iter().map(of).collect())
@@ -185,35 +178,27 @@ impl Groups {
     }
 
     /// Notes that a member has got a node.
-    pub(crate) fn joined(&mut self, id: &GroupId, uid: &Str, node: &Str, terms: &Terms) {
+    pub(crate) fn joined(&mut self, id: &GroupId, pod: &PodInfo, node: &Str) {
         self.change(id, |known| {
-            *known.scheduled.entry(terms.clone()).or_default() += 1;
-            known.nodes.insert(uid.clone(), node.clone());
+            known.on_nodes.insert(pod.uid.clone(), (node.clone(), Terms::of(pod)));
         });
     }
 
     /// Notes that a member has left its node.
-    pub(crate) fn left(&mut self, id: &GroupId, uid: &str, terms: &Terms) {
-        self.change(id, |known| {
-            known.nodes.remove(uid);
-            if let Some(number) = known.scheduled.get_mut(terms) {
-                count(number, false);
-                if *number == 0 {
-                    known.scheduled.remove(terms);
-                }
-            }
-        });
+    pub(crate) fn left(&mut self, id: &GroupId, uid: &str) {
+        self.change(id, |known| drop(known.on_nodes.remove(uid)));
     }
 
     /// Returns the UIDs of the members on nodes, each with the name of the node.
     pub(crate) fn on_nodes(&self, id: &GroupId) -> impl Iterator<Item = (&Str, &Str)> {
-        self.by_id.get(id).into_iter().flat_map(|known| &known.nodes)
+        let known = self.by_id.get(id).into_iter();
+        known.flat_map(|known| &known.on_nodes).map(|(uid, (node, _))| (uid, node))
     }
 
     fn change(&mut self, id: &GroupId, change: impl FnOnce(&mut Known)) {
         let known = self.by_id.entry(id.clone()).or_default();
         change(known);
-        if known.group.is_none() && known.pods == 0 && known.scheduled.is_empty() {
+        if known.group.is_none() && known.pods == 0 && known.on_nodes.is_empty() {
             self.by_id.remove(id);
         }
     }

@@ -99,8 +99,8 @@ impl Nominator {
     }
 }
 
-/// Nominations and the nominated pods. For a given pod, only nominated pods of equal or higher priority count, and none of
-/// its own group.
+/// Nominations and the nominated pods. For a given pod, only nominated pods of equal or higher priority count, and none
+/// of its own group.
 #[derive(Clone, Copy)]
 pub(crate) struct Nominated<'a> {
     nominator: &'a Nominator,
