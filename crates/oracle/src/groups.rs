@@ -6,10 +6,13 @@ pub(crate) const GATE: &str = "GenericWorkload=true";
 /// Feature gate of schedulers for topology constraints of groups.
 pub(crate) const TOPOLOGY_GATE: &str = "TopologyAwareWorkloadScheduling=true";
 
-/// Flags with which an API server serves groups of pods with topology constraints. `PodGroupProtection` adds finalizers that a controller which
-/// does not run here would have to remove.
-pub(crate) const APISERVER_FLAGS: [&str; 3] = [
-    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
-    "--runtime-config=scheduling.k8s.io/v1beta1=true",
-    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodGroupProtection",
-];
+/// Flags with which an API server serves groups of pods with topology constraints. `PodGroupProtection` adds finalizers
+/// that a controller which does not run here would have to remove.
+pub(crate) fn apiserver_flags() -> Vec<String> {
+    let flags = [
+        "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+        "--runtime-config=scheduling.k8s.io/v1beta1=true",
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodGroupProtection",
+    ];
+    flags.map(str::to_owned).to_vec()
+}

@@ -139,10 +139,9 @@ fn control_plane_options(options: &Options, workload: &Workload) -> ControlPlane
         "--kube-api-qps=5000",
         "--kube-api-burst=5000",
     ];
-    let apiserver_flags: &[&str] = if workload.has_groups() { &groups::APISERVER_FLAGS } else { &[] };
     ControlPlaneOptions {
         release: options.release,
-        apiserver_flags: apiserver_flags.iter().copied().map(str::to_owned).collect(),
+        apiserver_flags: if workload.has_groups() { groups::apiserver_flags() } else { Vec::new() },
         controller_manager: workload.has_device_claims(),
         controller_manager_flags: flags.map(str::to_owned).to_vec(),
         ..ControlPlaneOptions::default()

@@ -88,11 +88,7 @@ impl Stage {
             release,
             controller_manager: true,
             controller_manager_flags: vec![format!("--controllers={}", CONTROLLERS.join(","))],
-            apiserver_flags: if groups {
-                groups::APISERVER_FLAGS.map(str::to_owned).to_vec()
-            } else {
-                Vec::new()
-            },
+            apiserver_flags: if groups { groups::apiserver_flags() } else { Vec::new() },
             ..ControlPlaneOptions::default()
         };
         let cluster = ControlPlane::start(&options)?;
