@@ -197,7 +197,10 @@ fn created_claims(scene: &mut Scene) {
     scene.create_pod("early", true, &[("one", "template/late")]);
     let event = eventually("the missing template is reported", PATIENCE, || {
         let mut events = list(&scene.client, EVENTS).into_iter();
-        events.find(|event| event["reason"] == "FailedResourceClaimCreation")
+        // Other pods may have such an event, too: a controller may see a pod before its template.
+        events.find(|event| {
+            event["reason"] == "FailedResourceClaimCreation" && event["regarding"]["name"] == "early"
+        })
     });
     scene
         .seen
