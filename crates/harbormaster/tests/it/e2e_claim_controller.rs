@@ -181,17 +181,19 @@ fn play(server: Server) -> Vec<(&'static str, Value)> {
     scene.seen
 }
 
-/// Claims are created from templates.
+/// Claims are created from templates. Pods are created one after another: the workers of the real controller write the
+/// annotation with the entry's name into a template that they share, so claims that are created at the same time may
+/// get each other's annotation.
 fn created_claims(scene: &mut Scene) {
     scene.create_template("gpus");
     scene.create_claim("shared");
     scene.create_pod("a", true, &[("one", "template/gpus"), ("two", "template/gpus"), ("user", "shared")]);
+    ["one", "two"].iter().for_each(|entry| _ = scene.wait_for_claim("a", entry));
     scene.create_pod("waiting", false, &[("one", "template/gpus")]);
+    scene.wait_for_claim("waiting", "one");
     let (long, entry) = ("p".repeat(50), "e".repeat(40));
     scene.create_pod(&long, false, &[(&entry, "template/gpus")]);
-    for (pod, entry) in [("a", "one"), ("a", "two"), ("waiting", "one"), (&long, &entry)] {
-        scene.wait_for_claim(pod, entry);
-    }
+    scene.wait_for_claim(&long, &entry);
     scene.look("claims are created");
 
     scene.create_pod("early", true, &[("one", "template/late")]);
