@@ -31,6 +31,9 @@ pub type HttpService = BoxCloneSyncService<Request<RequestBody>, Response<Respon
 /// response is silent for this long.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
+/// Time limit for a request that asks whether the server is ready.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
+
 /// Content type of a JSON body.
 pub const JSON: &str = "application/json";
 /// Content type of a patch in which `null` removes a field (RFC 7386).
@@ -154,6 +157,44 @@ impl ApiClient {
         self.connections.lose(connections)
     }
 
+    /// Waits before a failed request is sent again. An outage of the server ends the wait early: while the server is
+    /// away, one of the callers that wait asks whether it is ready, and when it is, all go on within half a second.
+    /// Returns true if the wait ended for this reason, so that the caller's delays start over.
+    pub async fn rest(&self, delay: Duration) -> bool {
+        let outage = async {
+            self.reachability.recovery().begun().await;
+            self.outage_ended().await;
+        };
+        tokio::select! {
+            () = sleep(delay) => false,
+            () = outage => true,
+        }
+    }
+
+    /// Returns true during an outage of the server.
+    pub fn is_away(&self) -> bool {
+        self.reachability.recovery().is_away()
+    }
+
+    async fn outage_ended(&self) {
+        self.reachability.recovery().ended(|| self.is_ready()).await;
+    }
+
+    /// Asks whether the server is ready. A server that refuses to say so is.
+    async fn is_ready(&self) -> bool {
+        let Ok(request) = request(Method::GET, "/readyz", Bytes::new()) else { return false };
+        let connections = self.connections.current();
+        let answer = async {
+            let mut stream = self.send(request, &connections, false).await?;
+            while next(&mut stream.body, &Method::GET, "/readyz").await?.is_some() {}
+            Ok(())
+        };
+        match self.within(PROBE_LIMIT, &Method::GET, "/readyz", &connections, answer).await {
+            Ok(()) => true,
+            Err(error) => matches!(error.code(), Some(401 | 403 | 404)),
+        }
+    }
+
     /// Sends a `GET` request and returns the body of the response.
     ///
     /// # Errors
@@ -274,6 +315,14 @@ impl ApiClient {
         };
         self.measure_end(&method, begun, size, &outcome);
         outcome
+    }
+
+    /// Waits for the end of an outage before a write is sent again. Returns early if writing is forbidden.
+    pub(crate) async fn wait_for_server(&self) {
+        tokio::select! {
+            () = self.outage_ended() => {}
+            _ = self.gate_closed() => {}
+        }
     }
 
     /// Resolves when writing is forbidden, and returns the reason.

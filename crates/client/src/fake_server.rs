@@ -42,6 +42,7 @@ type Answer = Box<dyn FnMut(&RecordedRequest) -> Result<Response<ResponseBody>, 
 pub struct FakeServer {
     answer: Arc<Mutex<Answer>>,
     requests: Arc<Mutex<Vec<RecordedRequest>>>,
+    is_ready: Arc<Mutex<Box<dyn FnMut() -> bool + Send>>>,
 }
 
 impl FakeServer {
@@ -49,7 +50,18 @@ impl FakeServer {
     pub fn new(
         answer: impl FnMut(&RecordedRequest) -> Result<Response<ResponseBody>, BoxError> + Send + 'static,
     ) -> Self {
-        Self { answer: Arc::new(Mutex::new(Box::new(answer))), requests: Arc::default() }
+        Self {
+            answer: Arc::new(Mutex::new(Box::new(answer))),
+            requests: Arc::default(),
+            is_ready: Arc::new(Mutex::new(Box::new(|| false))),
+        }
+    }
+
+    /// Returns the same server, which refuses connections that ask for its readiness while `is_ready` returns false.
+    /// Other servers always refuse them. These requests are not recorded.
+    #[must_use]
+    pub fn ready_if(self, is_ready: impl FnMut() -> bool + Send + 'static) -> Self {
+        Self { is_ready: Arc::new(Mutex::new(Box::new(is_ready))), ..self }
     }
 
     /// Returns a server that answers every request and never breaks a connection.
@@ -80,6 +92,11 @@ impl FakeServer {
     }
 
     async fn answer(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, BoxError> {
+        if request.uri().path() == "/readyz" {
+            return (self.is_ready.lock().unwrap())()
+                .then(|| reply(200, "ok"))
+                .ok_or_else(|| refused_connection().into());
+        }
         let (head, body) = request.into_parts();
         let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
         let content_type = head.headers.get(http::header::CONTENT_TYPE);

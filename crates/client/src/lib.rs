@@ -5,13 +5,13 @@
 //! ```text
 //! [`config`] ──> [`ApiClient`] ──rate limit, write gate──> [`connections`] ──> `network` ──> API server
 //!                     │
-//!                     └── errors ──> `reachability` (one log line per outage), [`retries`], [`backoff`]
+//!                     └── errors ──> `reachability` (one log line per outage), `recovery`, [`retries`], [`backoff`]
 //! ```
 //!
 //! Reading order: [`client`] (one request), [`error`] (failures of a request), [`config`] (choice of the server),
 //! `kubeconfig`, `access`, `credentials`, `exec_plugin` and `tls` (address, authentication and trust), [`connections`]
 //! (when connections are abandoned), [`network`] (how connections are made), [`limiter`], [`backoff`] and [`retries`]
-//! (when requests are sent and retried), `reachability` (logging of outages), [`observe`] (metrics and traces),
+//! (when requests are sent and retried), `reachability` (logging of outages), `recovery` (their end), [`observe`] (metrics and traces),
 //! [`gate`] (permission to write).
 //!
 //! Invariants:
@@ -34,6 +34,7 @@ pub mod limiter;
 pub mod network;
 pub mod observe;
 mod reachability;
+mod recovery;
 pub mod retries;
 mod tls;
 

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::error::ApiError;
+use crate::{error::ApiError, recovery::Recovery};
 
 /// Minimum interval between log lines about the same kind of problem.
 const REMINDER: Duration = Duration::from_secs(30);
@@ -25,6 +25,7 @@ struct Inner {
     /// Address of the API server.
     server: String,
     state: Mutex<State>,
+    recovery: Recovery,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +88,7 @@ pub(crate) fn is_logged(error: &ApiError) -> bool {
 impl Reachability {
     /// Returns the initial state for the given server address.
     pub(crate) fn of(server: String) -> Self {
-        Self(Arc::new(Inner { server, state: Mutex::default() }))
+        Self(Arc::new(Inner { server, ..Inner::default() }))
     }
 
     /// Records the outcome of a request.
@@ -95,6 +96,9 @@ impl Reachability {
         let now = Instant::now();
         let server = self.0.server.as_str();
         let trouble = outcome.as_ref().err().and_then(|error| Some((Trouble::of_all(error)?, error)));
+        if outcome.is_ok() {
+            self.0.recovery.found();
+        }
         let Some((trouble, error)) = trouble else {
             if let Some(lasted) = self.lock().answered(now) {
                 tracing::info!(v = 0, server, after = ?whole_seconds(lasted), "The API server answers again");
@@ -105,10 +109,24 @@ impl Reachability {
             ApiError::TimedOut { limit, .. } => Some(*limit),
             _ => None,
         };
-        if let Some(lasts) = self.lock().troubled(trouble, silence, now) {
+        let mut state = self.lock();
+        if silence.is_some_and(|silence| state.answered_within(silence, now)) {
+            return;
+        }
+        if trouble == Trouble::Away {
+            self.0.recovery.lost();
+        }
+        let due = state.troubled(trouble, now);
+        drop(state);
+        if let Some(lasts) = due {
             let (err, hint) = (error.to_string(), hint(error));
             tracing::error!(server, err, hint, lasts = ?whole_seconds(lasts), "{trouble}");
         }
+    }
+
+    /// Returns whether the server is away, and what waits for it.
+    pub(crate) fn recovery(&self) -> &Recovery {
+        &self.0.recovery
     }
 
     /// Returns the address of the server.
@@ -142,14 +160,14 @@ impl Reachability {
 }
 
 impl State {
-    /// Returns the duration of the outage so far if a log line about the outage is due. If a request timed out,
-    /// `silence` is the time for which it waited; there is no outage if another request was answered during that
-    /// time.
-    fn troubled(&mut self, trouble: Trouble, silence: Option<Duration>, now: Instant) -> Option<Duration> {
-        let answered_since = |silence| self.answered.is_some_and(|at| now - at < silence);
-        if silence.is_some_and(answered_since) {
-            return None;
-        }
+    /// Returns true if a request was answered during the last `silence`. If so, there is no outage, although another
+    /// request has waited in vain for that long.
+    fn answered_within(&self, silence: Duration, now: Instant) -> bool {
+        self.answered.is_some_and(|at| now - at < silence)
+    }
+
+    /// Returns the duration of the outage so far if a log line about the outage is due.
+    fn troubled(&mut self, trouble: Trouble, now: Instant) -> Option<Duration> {
         let due = self.is_due(trouble, now);
         let outage = self.outage.get_or_insert(Outage { since: now, logged: false });
         outage.logged |= due;
@@ -236,7 +254,7 @@ mod tests {
         // Nine clients send one request per second each.
         for second in 0..70 {
             for _ in 0..9 {
-                told.extend(state.troubled(Trouble::Away, None, at(begun, second)).map(|d| d.as_secs()));
+                told.extend(state.troubled(Trouble::Away, at(begun, second)).map(|d| d.as_secs()));
             }
         }
         assert_eq!(told, [0, 30, 60]);
@@ -247,17 +265,17 @@ mod tests {
     #[test]
     fn the_end_of_an_outage_that_was_not_logged_is_not_logged_either() {
         let (mut state, begun) = (State::default(), Instant::now());
-        assert!(state.troubled(Trouble::Away, None, begun).is_some());
+        assert!(state.troubled(Trouble::Away, begun).is_some());
         assert!(state.answered(at(begun, 1)).is_some());
-        assert_eq!(state.troubled(Trouble::Away, None, at(begun, 2)), None);
+        assert_eq!(state.troubled(Trouble::Away, at(begun, 2)), None);
         assert_eq!(state.answered(at(begun, 3)), None);
     }
 
     #[test]
     fn a_server_that_is_back_but_refuses_the_credentials_is_logged_immediately() {
         let (mut state, begun) = (State::default(), Instant::now());
-        assert!(state.troubled(Trouble::Away, None, begun).is_some());
-        assert_eq!(state.troubled(Trouble::Unauthorized, None, at(begun, 5)), Some(Duration::from_secs(5)));
+        assert!(state.troubled(Trouble::Away, begun).is_some());
+        assert_eq!(state.troubled(Trouble::Unauthorized, at(begun, 5)), Some(Duration::from_secs(5)));
         assert!(state.answered(at(begun, 6)).is_some());
     }
 
@@ -266,8 +284,8 @@ mod tests {
         let (mut state, begun) = (State::default(), Instant::now());
         let limit = Duration::from_secs(30);
         state.answered(at(begun, 10));
-        assert_eq!(state.troubled(Trouble::Away, Some(limit), at(begun, 30)), None);
-        assert!(state.troubled(Trouble::Away, Some(limit), at(begun, 50)).is_some());
+        assert!(state.answered_within(limit, at(begun, 30)));
+        assert!(!state.answered_within(limit, at(begun, 50)));
     }
 
     #[test]

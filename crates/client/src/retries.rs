@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::{backoff::Backoff, error::ApiError};
+use crate::{backoff::Backoff, client::ApiClient, error::ApiError};
 
 /// Maximum number of times that a request is sent, including retries.
 const TRIES: u32 = 4;
@@ -12,14 +12,21 @@ const TRIES: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Counts the tries of one request and waits between them.
-#[derive(Debug, Default)]
-pub struct Retries {
+#[derive(Debug)]
+pub struct Retries<'a> {
+    client: &'a ApiClient,
     failed: u32,
-    backoff: Option<Backoff>,
+    backoff: Backoff,
 }
 
-impl Retries {
-    /// Waits before the next try.
+impl<'a> Retries<'a> {
+    /// Returns the retries of a request that `client` sends.
+    pub fn of(client: &'a ApiClient) -> Self {
+        let backoff = Backoff::new(Duration::from_millis(100), 3.0, Duration::from_secs(5), 0.5);
+        Self { client, failed: 0, backoff }
+    }
+
+    /// Waits before the next try. During an outage of the server, waits for its end.
     ///
     /// # Errors
     /// Returns `error` if it is permanent, or if it is the fourth error of the request.
@@ -28,11 +35,11 @@ impl Retries {
         if !error.is_passing() || self.failed >= TRIES {
             return Err(error);
         }
-        let backoff = self.backoff.get_or_insert_with(|| {
-            Backoff::new(Duration::from_millis(100), 3.0, Duration::from_secs(5), 0.5)
-        });
         let requested = error.retry_after().unwrap_or_default().min(LONGEST_PAUSE);
-        sleep(backoff.delay().max(requested)).await;
+        sleep(self.backoff.delay().max(requested)).await;
+        if self.client.is_away() {
+            self.client.wait_for_server().await;
+        }
         Ok(())
     }
 }

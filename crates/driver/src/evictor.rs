@@ -8,7 +8,7 @@ use harbormaster_client::{ApiClient, ApiError, Retries};
 use harbormaster_core::{EvictOutcome, EvictTask, Input};
 use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::sync::Semaphore;
 
 use crate::{
     message::{EngineMessage, ToEngine},
@@ -50,7 +50,7 @@ impl Evictor {
             let outcome = evict(&client, &task, now).await;
             drop(permit);
             if matches!(outcome, EvictOutcome::Failed(_)) {
-                sleep(AFTER_FAILURE).await;
+                client.rest(AFTER_FAILURE).await;
             }
             // The engine is gone only when the process ends.
             let _ = engine.send(EngineMessage::Inputs(vec![Input::EvictFinished { task, outcome }]));
@@ -109,7 +109,7 @@ fn condition(task: &EvictTask, now: Timestamp) -> Option<NewCondition<'_>> {
 async fn delete(client: &ApiClient, pod: &PodInfo) -> Result<(), ApiError> {
     let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
     let options = Bytes::from(serde_json::to_vec(&DeleteOptions::of(pod)).unwrap_or_default());
-    let mut retries = Retries::default();
+    let mut retries = Retries::of(client);
     loop {
         match client.delete(&path, options.clone()).await {
             Err(error) if error.code() == Some(429) => retries.wait_after(error).await?,

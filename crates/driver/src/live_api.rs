@@ -202,7 +202,7 @@ impl LiveApi {
             body => Bytes::from(body.to_string()),
         };
         let url = call.path.url();
-        let mut retries = Retries::default();
+        let mut retries = Retries::of(&self.client);
         loop {
             match self.client.exchange(method.clone(), &url, content_type, body.clone()).await {
                 Ok(body) => {
@@ -261,7 +261,7 @@ impl LiveApi {
     async fn bind_pod(&self, pod: &PodInfo, node: &str) -> Result<(), ApiError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let body = Bytes::from(serde_json::to_vec(&Binding::new(pod, node)).unwrap_or_default());
-        let mut retries = Retries::default();
+        let mut retries = Retries::of(&self.client);
         loop {
             let error = match self.client.post(&path, body.clone()).await {
                 Ok(()) => return Ok(()),
@@ -276,7 +276,7 @@ impl LiveApi {
 
     async fn is_bound_to(&self, pod: &PodInfo, node: &str) -> bool {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
-        let mut retries = Retries::default();
+        let mut retries = Retries::of(&self.client);
         loop {
             let error = match self.client.get(&path).await {
                 Ok(json) => {

@@ -17,7 +17,6 @@ use harbormaster_client::{ApiClient, ApiError, Backoff, client::STRATEGIC_MERGE_
 use harbormaster_core::StatusPatch;
 use harbormaster_framework::pod::PodInfo;
 use serde::Serialize;
-use tokio::time::sleep;
 
 use crate::{
     message::{EngineMessage, ToEngine},
@@ -133,7 +132,7 @@ pub(crate) async fn send(client: &ApiClient, pod: &PodInfo, body: &Body<'_>) -> 
             return Err(error);
         }
         let requested = error.retry_after().unwrap_or_default().min(Duration::from_secs(10));
-        sleep(backoff.delay().max(requested)).await;
+        client.rest(backoff.delay().max(requested)).await;
     }
 }
 

@@ -39,7 +39,7 @@ use harbormaster_api::{Str, wire::Decoder};
 use harbormaster_client::{ApiClient, ApiError, Backoff, Jitter, Stream, connections::ConnectionSet};
 use harbormaster_core::Input;
 use rustc_hash::{FxHashMap, FxHashSet};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub use kinds::{BUILT_IN, BuiltInKind, CustomKind, Decoded, Kind, Nodes, Pods};
 
@@ -288,7 +288,9 @@ impl<K: Kind> Watcher<K> {
     async fn step(&mut self, state: State) -> Result<State, EngineGone> {
         match state {
             State::Resting { delay, then } => {
-                sleep(delay).await;
+                if self.client.rest(delay).await {
+                    self.backoff.reset();
+                }
                 Ok(*then)
             }
             State::Unlisted => self.unlisted().await,

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use harbormaster_client::{ApiClient, ApiError, client::REQUEST_LIMIT};
 use http_body_util::BodyExt;
 use serde::Deserialize;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::{client_certificate::Authorities, options::RequestHeader, proxy::Proxies, tls_state::TlsState};
 
@@ -74,7 +74,7 @@ impl Lookup {
                 Ok(version) => {
                     pause = MIN_PAUSE;
                     if self.change_after(&version).await.is_err() {
-                        sleep(MAX_PAUSE).await;
+                        self.client.rest(MAX_PAUSE).await;
                     }
                 }
                 Err(why) => {
@@ -85,7 +85,7 @@ impl Lookup {
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
             }
-            sleep(pause).await;
+            self.client.rest(pause).await;
         }
     }
 

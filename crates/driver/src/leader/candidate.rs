@@ -228,7 +228,7 @@ impl Candidate {
         });
         let (client, path, body) = (self.events.clone(), self.paths.events.clone(), event.to_string());
         tokio::spawn(async move {
-            let (body, mut retries) = (Bytes::from(body), Retries::default());
+            let (body, mut retries) = (Bytes::from(body), Retries::of(&client));
             while let Err(error) = client.post(&path, body.clone()).await {
                 if let Err(error) = retries.wait_after(error).await {
                     tracing::debug!(v = 2, err = %error, "Unable to write the event that this instance became leader");

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::*;
 
 fn api(server: &FakeServer) -> LiveApi {
-    LiveApi::new(server.client(), CustomFeed::default())
+    LiveApi::new(server.clone().ready_if(|| true).client(), CustomFeed::default())
 }
 
 /// Publishes the new version of an object, or that it is gone.
@@ -95,8 +95,20 @@ async fn a_binding_that_succeeded_despite_an_error_response_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_fails_after_four_tries_on_an_unreachable_server() {
-    let server = FakeServer::new(|_| Err(refused_connection().into()));
+async fn a_binding_waits_for_the_end_of_an_outage() {
+    let begun = Instant::now();
+    let is_back = move || begun.elapsed() >= Duration::from_secs(300);
+    let answer = move |_: &_| is_back().then(|| reply(201, "{}")).ok_or_else(|| refused_connection().into());
+    let server = FakeServer::new(answer).ready_if(is_back);
+    let (api, pod) = (LiveApi::new(server.client(), CustomFeed::default()), pod("p").info());
+    assert!(api.bind(&pod, &"n1".into()).await.is_ok());
+    assert!(begun.elapsed() < Duration::from_secs(302), "{:?}", begun.elapsed());
+    assert_eq!(server.requests().len(), 2, "before and after the outage");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_fails_after_four_tries_on_a_server_that_is_ready_but_does_not_answer() {
+    let server = FakeServer::new(|_| Err(refused_connection().into())).ready_if(|| true);
     let error = bind(&server).await.unwrap_err();
     assert!(error.contains("connection refused"), "{error}");
     assert_eq!(server.requests().len(), 4);

@@ -1,6 +1,6 @@
 //! Tests of watchers against an API server with scripted responses.
 
-use std::sync::mpsc;
+use std::{collections::VecDeque, sync::mpsc};
 
 use harbormaster_api::ObjectKey;
 use harbormaster_client::{
@@ -13,7 +13,7 @@ use harbormaster_framework::{
 };
 use http::Response;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::{
@@ -422,6 +422,23 @@ async fn a_good_watch_that_breaks_is_reopened_without_the_delays_of_earlier_fail
     // to 1.6.
     let took = begun.elapsed().as_secs();
     assert!((72..=86).contains(&took), "{took} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_goes_on_soon_after_an_outage_whatever_its_length() {
+    for outage in [1, 20, 300, 3000].map(Duration::from_secs) {
+        let begun = Instant::now();
+        let is_back = move || begun.elapsed() >= outage;
+        let mut replies = VecDeque::from([no_streaming(), list(10, "", &[]), streamed(vec![], false)]);
+        let server = FakeServer::new(move |_| {
+            let watch = || streamed(vec![event("ADDED", &pod("a", 11))], true);
+            let next = replies.pop_front().or_else(|| is_back().then(watch));
+            next.ok_or_else(|| refused_connection().into())
+        });
+        let engine = watch(&server.ready_if(is_back));
+        assert_eq!(heard(&engine, 2).await, ["synced", "+a@11"]);
+        assert!(begun.elapsed() < outage + Duration::from_secs(2), "{:?} of {outage:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]
