@@ -64,6 +64,11 @@ impl Objects {
         self.custom.objects::<R>()
     }
 
+    /// Custom objects of a kind that have this key, ordered by namespace and name.
+    pub(crate) fn custom_with_key<R: Resource>(&self, key: &str) -> impl Iterator<Item = &AnyCustom> {
+        self.custom.with_key::<R>(key)
+    }
+
     /// Returns true if the object exists.
     pub(crate) fn contains(&self, id: &ObjectId) -> bool {
         let key = match id {

@@ -69,6 +69,12 @@ pub trait Resource: DeserializeOwned + Send + Sync + 'static {
     const OLDER_VERSIONS: &'static [OlderVersion] = &[];
     /// Feature gate without which the kind is not watched, so that it has no objects.
     const GATE: Option<Feature> = None;
+
+    /// Value by which [`Watched::with_key`] finds the object, for example a field of its spec that others refer to.
+    /// Several objects may have the same key. By default, objects have none.
+    fn key(&self) -> Option<&Str> {
+        None
+    }
 }
 
 /// An older version of a kind. The host converts the objects that it receives and sends, so plugins see only
@@ -210,6 +216,9 @@ pub struct Undecodable {
 /// A decoded object, a [`Custom`] with its type erased.
 pub type AnyCustom = Arc<dyn Any + Send + Sync>;
 
+/// Returns [`Resource::key`] of an object whose type is erased.
+type Key = fn(&AnyCustom) -> Option<&Str>;
+
 type Decode = fn(&CustomKey, &str) -> Result<AnyCustom, Undecodable>;
 
 /// A [`Resource`] with its type erased.
@@ -221,6 +230,7 @@ pub struct ResourceKind {
     older_versions: &'static [OlderVersion],
     gate: Option<Feature>,
     decode: Decode,
+    key: Key,
 }
 
 impl ResourceKind {
@@ -234,6 +244,7 @@ impl ResourceKind {
             older_versions: R::OLDER_VERSIONS,
             gate: R::GATE,
             decode,
+            key: |object| object.downcast_ref::<Custom<R>>()?.object.key(),
         }
     }
 
@@ -255,6 +266,11 @@ impl ResourceKind {
     /// Returns true if the kind is watched when these feature gates apply; see [`Resource::GATE`].
     pub(crate) fn is_watched(&self, features: Features) -> bool {
         self.gate.is_none_or(|gate| features.enabled(gate))
+    }
+
+    /// Returns [`Resource::key`] of an object of this kind.
+    pub(crate) fn key<'a>(&self, object: &'a AnyCustom) -> Option<&'a Str> {
+        (self.key)(object)
     }
 
     /// Returns true if both kinds have the same Rust type.

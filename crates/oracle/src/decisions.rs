@@ -50,6 +50,7 @@ mod claim_controller;
 mod claims;
 mod cluster_view;
 mod compare;
+mod device_drivers;
 mod devices;
 mod extenders;
 mod group_plan;

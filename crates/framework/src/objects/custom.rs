@@ -27,6 +27,8 @@ struct KindStore {
     label: Str,
     /// The versions that plugins see, by namespace and name.
     objects: BTreeMap<Str, BTreeMap<Str, AnyCustom>>,
+    /// Objects that plugins see, by [`Resource::key`].
+    by_key: FxHashMap<Str, BTreeMap<(Str, Str), AnyCustom>>,
     /// Objects with assumptions.
     assumed: FxHashMap<CustomKey, AssumedObject>,
     /// Objects that do not exist yet, each with the UID of the pod for which it was assumed.
@@ -65,6 +67,7 @@ impl CustomObjects {
                 kind,
                 label: kind.name().to_string().into(),
                 objects: BTreeMap::new(),
+                by_key: FxHashMap::default(),
                 assumed: FxHashMap::default(),
                 expected: Vec::new(),
                 undecodable: BTreeMap::new(),
@@ -163,7 +166,17 @@ impl CustomObjects {
 
     /// Objects of a kind by namespace and name; `None` if no plugin reads the kind.
     pub(super) fn objects<R: Resource>(&self) -> Option<&BTreeMap<Str, BTreeMap<Str, AnyCustom>>> {
-        self.kinds.iter().find(|store| store.kind.is::<R>()).map(|store| &store.objects)
+        self.store::<R>().map(|store| &store.objects)
+    }
+
+    /// Objects of a kind that have this key, ordered by namespace and name.
+    pub(super) fn with_key<R: Resource>(&self, key: &str) -> impl Iterator<Item = &AnyCustom> {
+        let found = self.store::<R>().and_then(|store| store.by_key.get(key));
+        found.into_iter().flat_map(BTreeMap::values)
+    }
+
+    fn store<R: Resource>(&self) -> Option<&KindStore> {
+        self.kinds.iter().find(|store| store.kind.is::<R>())
     }
 }
 
@@ -178,7 +191,28 @@ impl KindStore {
 
     /// Makes an object visible to plugins. Returns the version that plugins saw before.
     fn show(&mut self, key: &CustomKey, object: AnyCustom) -> Option<AnyCustom> {
-        self.objects.entry(key.namespace.clone()).or_default().insert(key.name.clone(), object)
+        let new_key = self.kind.key(&object).cloned();
+        if let Some(by) = new_key.clone() {
+            let id = (key.namespace.clone(), key.name.clone());
+            self.by_key.entry(by).or_default().insert(id, object.clone());
+        }
+        let old = self.objects.entry(key.namespace.clone()).or_default().insert(key.name.clone(), object);
+        self.forget_key(key, old.as_ref(), new_key.as_ref());
+        old
+    }
+
+    /// Removes the entry of an old version by its key, unless the new version has the same key.
+    fn forget_key(&mut self, key: &CustomKey, old: Option<&AnyCustom>, new_key: Option<&Str>) {
+        let Some(by) = old.and_then(|old| self.kind.key(old)) else { return };
+        if new_key == Some(by) {
+            return;
+        }
+        if let Some(same) = self.by_key.get_mut(by) {
+            same.remove(&(key.namespace.clone(), key.name.clone()));
+            if same.is_empty() {
+                self.by_key.remove(by);
+            }
+        }
     }
 
     /// Hides an object from plugins. Returns the version that plugins saw before.
@@ -188,6 +222,7 @@ impl KindStore {
         if some.is_empty() {
             self.objects.remove(&key.namespace);
         }
+        self.forget_key(key, old.as_ref(), None);
         old
     }
 

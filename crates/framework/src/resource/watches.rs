@@ -134,6 +134,11 @@ impl<'a, R: Resource> Watched<'a, R> {
         self.objects.custom::<R>()?.get(namespace)?.get(name)?.downcast_ref()
     }
 
+    /// Objects with this [key](Resource::key), ordered by namespace and name. Visits no other objects.
+    pub fn with_key(self, key: &str) -> impl Iterator<Item = &'a Custom<R>> {
+        self.objects.custom_with_key::<R>(key).filter_map(|object| object.downcast_ref())
+    }
+
     /// All objects, ordered by namespace and name.
     pub fn all(self) -> impl Iterator<Item = &'a Custom<R>> {
         let all =

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use harbormaster_api::Str;
 use harbormaster_framework::{
     index::IndexKind,
     prelude::*,
@@ -17,6 +18,8 @@ struct Boat {
     crew: Vec<String>,
     #[serde(default)]
     is_full: bool,
+    #[serde(default)]
+    port: Option<Str>,
 }
 
 impl Resource for Boat {
@@ -25,6 +28,10 @@ impl Resource for Boat {
     const KIND: &'static str = "Boat";
     const PLURAL: &'static str = "boats";
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
+
+    fn key(&self) -> Option<&Str> {
+        self.port.as_ref()
+    }
 }
 
 /// Records the objects that have changed.
@@ -193,6 +200,52 @@ impl Naive {
     }
 }
 
+const BOATS: [&str; 3] = ["ark", "boot", "cog"];
+const PORTS: [&str; 3] = ["", "genoa", "riga"];
+
+/// Names of the boats in a port, found by their key and by visiting all boats.
+fn in_port(cluster: &Cluster, port: &str) -> [Vec<String>; 2] {
+    let name = |boat: &Custom<Boat>| boat.metadata.name.to_string();
+    let boats = cluster.watched::<Boat>();
+    let visited = boats.all().filter(|boat| boat.port.as_deref() == Some(port));
+    [boats.with_key(port).map(name).collect(), visited.map(name).collect()]
+}
+
+proptest! {
+    #[test]
+    fn objects_are_found_by_their_key_as_if_all_were_visited(
+        steps in prop::collection::vec((0u8..6, 0usize..3, 0usize..3, 0usize..4), 1..60)
+    ) {
+        let mut sea = sea();
+        for (what, boat, port, pod) in steps {
+            let (boat, port, pod) = (BOATS[boat], PORTS[port], PODS[pod]);
+            match what {
+                0..=2 => {
+                    let port = (!port.is_empty()).then_some(port);
+                    let json = json!({
+                        "metadata": {"name": boat, "namespace": "sea"}, "crew": [], "port": port,
+                    });
+                    sea.set_custom(&RawObject { key: key(boat), json: json.to_string().into() });
+                }
+                3 => {
+                    let mut assume = Assume::by("Boats");
+                    assume.custom::<Boat>("sea", boat, move |boat| {
+                        boat.object.port = Some(port.into());
+                        true
+                    });
+                    sea.assume(&pod.into(), assume).unwrap();
+                }
+                4 => drop(sea.revert_assumptions(pod)),
+                _ => drop(sea.remove_custom(&key(boat))),
+            }
+            for port in PORTS {
+                let [found, visited] = in_port(&sea, port);
+                prop_assert_eq!(found, visited, "{}", port);
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_sequence_of_changes_matches_a_list_that_is_rebuilt_each_time(
@@ -229,7 +282,7 @@ proptest! {
 
 /// Expects a boat with this crew, whatever its name will be.
 fn expect(cluster: &mut Cluster, pod: &'static str) {
-    let boat = Boat { crew: vec![pod.to_owned()], is_full: false };
+    let boat = Boat { crew: vec![pod.to_owned()], is_full: false, port: None };
     let metadata =
         Metadata { name: format!("<of {pod}>").into(), namespace: "sea".into(), ..Metadata::default() };
     let mut assume = Assume::by("Boats");

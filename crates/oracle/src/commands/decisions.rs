@@ -115,6 +115,7 @@ impl Arguments {
             extenders: self.extenders,
             groups: self.groups,
             topology: self.topology,
+            release: self.kube.release,
         };
         Ok(self.seeds.clone().map(|seed| Script::new(seed, size, options)).collect())
     }

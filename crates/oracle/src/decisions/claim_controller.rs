@@ -64,6 +64,7 @@ pub(super) fn cleanup<'a>(
             let mut status = json!({"reservedFor": left});
             if left.is_empty() {
                 status["allocation"] = Value::Null;
+                status["devices"] = Value::Null;
             }
             return Some(Cleanup::Release { path: path(claim), patch: json!({"status": status}) });
         }
@@ -106,7 +107,7 @@ mod tests {
         for (consumers, owner, is_deleted, expected) in [
             (&["here", "there"][..], "here", false, "keep"),
             (&["here", "gone"], "here", false, r#"{"status":{"reservedFor":[{"uid":"here"}]}}"#),
-            (&["gone"], "gone", false, r#"{"status":{"allocation":null,"reservedFor":[]}}"#),
+            (&["gone"], "gone", false, r#"{"status":{"allocation":null,"devices":null,"reservedFor":[]}}"#),
             (&[], "gone", false, "delete"),
             (&[], "here", true, "delete"),
             (&["here"], "here", true, "keep"),

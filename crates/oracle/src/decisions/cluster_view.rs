@@ -12,9 +12,10 @@ use serde_json::Value;
 
 use super::claim_controller::{Cleanup, cleanup};
 use super::claims::Claims;
+use super::device_drivers::DeviceDrivers;
 use super::groups::{Groups, is_gated, is_member};
 use super::outcome::{Outcomes, PodOutcome};
-use super::paths::{POD_GROUP, everywhere, path};
+use super::paths::{POD_GROUP, TAINT_RULE, everywhere, path};
 use super::resource_claims::{ResourceClaims, statuses};
 use crate::components::{ApiClient, Error};
 
@@ -24,6 +25,16 @@ pub(super) const BUDGET_LABEL: &str = "example.com/budget";
 
 /// Message that a scheduler writes if it tries a new pod before the volume controller has created the pod's claims.
 const EARLY: &str = "waiting for ephemeral volume controller";
+
+/// Part of the message that a scheduler writes if it tries a pod before it has written the devices that it chose for a
+/// claim of the pod on behalf of another pod.
+const IN_PROCESS: &str = "is in the process of being allocated";
+
+/// Reasons of the events that are compared.
+const COMPARED: &[&str] = &["FailedScheduling", "Preempted", WAITS_FOR_DEVICES];
+
+/// Reason of the event about a pod that waits until its devices are ready.
+const WAITS_FOR_DEVICES: &str = "BindingConditionsPending";
 
 /// Watches a cluster until it is dropped.
 #[derive(Debug)]
@@ -63,11 +74,12 @@ struct EventNote {
 
 impl ClusterView {
     /// Starts to watch a cluster without pods. `provisioners` create volumes. If `groups`, the server has groups of
-    /// pods.
+    /// pods; if `taint_rules`, rules that taint devices.
     pub(super) fn new(
         client: &ApiClient,
         provisioners: BTreeSet<String>,
         groups: bool,
+        taint_rules: bool,
     ) -> Result<Self, Error> {
         let state = State {
             pods: BTreeMap::new(),
@@ -95,6 +107,9 @@ impl ClusterView {
         })?;
         if groups {
             view.follow(client, &everywhere(POD_GROUP), State::group)?;
+        }
+        if taint_rules {
+            view.follow(client, &everywhere(TAINT_RULE), |_, _, _| {})?;
         }
         view.follow(client, &everywhere("Pod"), State::pod)?;
         view.follow(client, &everywhere("Event"), State::event)?;
@@ -155,7 +170,7 @@ impl ClusterView {
                 || state.groups.holds_back(pod, state.pods.values());
             let is_answered = outcome.condition[0] == "False"
                 && outcome.condition[1] != "SchedulingGated"
-                && !outcome.condition[2].contains(EARLY)
+                && !is_early(&outcome.condition[2])
                 && !outcome.event.is_empty();
             (outcome.node.is_empty() && !is_gated && !is_answered)
                 .then(|| format!("there is no decision about {name}"))
@@ -170,7 +185,18 @@ impl ClusterView {
                 .map(|name| format!("the preempted pod {name} has no event"))
         };
         let unbound_claim = || state.claims.unfinished();
-        unanswered_pod().or_else(unreported_victim).or_else(|| state.stale_budget()).or_else(unbound_claim)
+        unanswered_pod()
+            .or_else(unreported_victim)
+            .or_else(|| state.stale_budget())
+            .or_else(unbound_claim)
+            .or_else(|| state.early_reservation())
+    }
+
+    /// Returns a report about devices that a driver has to write: the path and the patch.
+    pub(super) fn device_report(&self, drivers: &mut DeviceDrivers) -> Option<(String, Value)> {
+        let state = lock(&self.state);
+        let pod = |uid: &str| state.pods.values().find(|pod| pod["metadata"]["uid"] == uid);
+        drivers.report(state.resource_claims.all(), pod)
     }
 
     /// Describes the work that the volume controller or the provisioner still has to do, if any.
@@ -293,7 +319,7 @@ impl State {
     fn event(&mut self, kind: &str, event: Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let reason = text(&event["reason"]);
-        if kind == "DELETED" || !matches!(reason.as_str(), "FailedScheduling" | "Preempted") {
+        if kind == "DELETED" || !COMPARED.contains(&reason.as_str()) {
             return;
         }
         let name = text(&event["regarding"]["name"]);
@@ -320,14 +346,15 @@ impl State {
         let event_is_repeated = self.last("FailedScheduling", name).is_some_and(|note| note.is_repeated);
         let has_node = !pod["spec"]["nodeName"].is_null();
         let event = self.note("FailedScheduling", name);
-        let is_early = has_node && event.as_ref().is_some_and(|note| note.contains(EARLY));
+        let is_early = has_node && event.as_deref().is_some_and(is_early);
         let event = event.filter(|_| !is_early);
         PodOutcome {
             event_is_hidden: is_early && event_is_repeated,
             preempted,
             event_is_repeated,
             claims: self.claims.outcome(pod),
-            resource_claims: statuses(pod),
+            resource_claims: [statuses(pod), self.note(WAITS_FOR_DEVICES, name).unwrap_or_default()]
+                .join(" "),
             group: self.groups.outcome(pod),
             ..PodOutcome::new(pod, event)
         }
@@ -345,6 +372,16 @@ impl State {
             .split(' ')
             .map(|word| self.names.get(word).map_or(word, String::as_str));
         Some(words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Describes a resource claim that is reserved for a pod without a node. The scheduler then waits for devices, or it
+    /// is about to bind the pod or to give the claim back.
+    fn early_reservation(&self) -> Option<String> {
+        let is_pending = |uid: &str| {
+            self.pods.values().any(|pod| pod["metadata"]["uid"] == uid && pod["spec"]["nodeName"].is_null())
+        };
+        let (_, claim) = self.resource_claims.reservations().find(|(uid, _)| is_pending(uid))?;
+        Some(format!("{claim} is reserved for a pod without a node"))
     }
 
     /// Describes a budget whose status does not yet match the pods, if there is one.
@@ -367,6 +404,11 @@ impl State {
         let (path, _) = self.budgets.iter().find(|(_, budget)| !is_fresh(budget))?;
         Some(format!("the disruption controller has not counted the pods of {path}"))
     }
+}
+
+/// Returns true if the scheduler tried the pod too early, which depends on timing.
+fn is_early(message: &str) -> bool {
+    message.contains(EARLY) || message.contains(IN_PROCESS)
 }
 
 /// Returns true if the last attempt of the pod ended with an error.
@@ -395,6 +437,7 @@ fn is_versioned(object: &Value) -> bool {
         "DeviceClass",
         "ResourceSlice",
         "ResourceClaim",
+        TAINT_RULE,
         POD_GROUP,
     ];
     kinds.iter().any(|kind| object["kind"] == *kind)

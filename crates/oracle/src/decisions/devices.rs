@@ -3,10 +3,11 @@
 //! Two runs are comparable, and no known fault of kube-scheduler interferes, only under these conditions:
 //!
 //! - Timing decides for which of several pods a shared claim is allocated, so such pods are created when no pending pod
-//!   uses claims that exist already.
-//! - If a claim may have devices before its pod is tried, the pod has no other claims. If some claims of a pod have
-//!   devices and others have none, kube-scheduler 1.36 fails to score the pod, and takes the devices away from a claim
-//!   that it chooses at random.
+//!   uses claims that exist already. Two pods that share a new claim are created in one step only if no other pod is
+//!   pending and pods are retried.
+//! - If a claim may have devices before its pod is tried, the pod has no other such claims, because kube-scheduler chooses
+//!   at random from which of several claims it takes the devices. With 1.36, the pod has no other claims at all: if some
+//!   claims of a pod have devices and others have none, 1.36 fails to score the pod.
 //! - Pods with claims do not ask for extended resources of classes. kube-scheduler 1.36 cannot bind such a pod to a
 //!   node with a device plugin.
 //! - At most one class provides an extended resource, because the choice among several depends on the second in which
@@ -14,9 +15,16 @@
 //! - An attempt that ends with an error reports the first node that failed, which differs from attempt to attempt.
 //!   Attempts therefore fail only in scripts in which backoffs never expire, and the player deletes failed pods at the
 //!   end of each step.
-//! - Devices have no binding conditions, because there are no drivers.
+//! - Drivers report that devices are ready, or have failed, when nothing else happens ([`super::device_drivers`]). While
+//!   a pod waits for them, 1.37 lets no other pod use its claims, and wakes no pod when the wait is over. With 1.37,
+//!   scripts with binding conditions therefore have no two new pods that share a new claim.
+//! - If profiles score extended resources, devices keep their attributes, because kube-scheduler remembers by a device's
+//!   name that a selector matches. Each name then belongs to one device.
+//! - Only 1.37 has rules that taint devices: 1.36.1 crashes if there is one.
 
 use serde_json::{Value, json};
+
+use harbormaster_api::Release;
 
 use super::paths::path;
 use super::storage::Isolation;
@@ -50,6 +58,16 @@ pub(super) struct Devices {
     claims: Vec<Value>,
     /// Claims that several pods use: namespace and name.
     shared: Vec<(String, String)>,
+    release: Release,
+    /// True if a pod of a shared claim is tried again when the claim has devices.
+    retries: bool,
+    /// True if devices may have binding conditions.
+    has_conditions: bool,
+    /// True if profiles score the extended resources of classes.
+    scores: bool,
+    /// Rules that taint devices.
+    rules: Vec<Value>,
+    next_rule: usize,
     /// Claims and classes that pods use and that do not exist yet.
     late: Vec<Value>,
     /// Paths of claims that users may change.
@@ -59,9 +77,15 @@ pub(super) struct Devices {
 
 impl Devices {
     /// Creates devices for a script. `retries` is true if backoffs expire.
-    pub(super) fn new(mut random: Random, retries: bool) -> Self {
+    pub(super) fn new(mut random: Random, retries: bool, release: Release) -> Self {
         Self {
             may_fail: random.chance(25) && !retries,
+            has_conditions: random.chance(50),
+            scores: random.chance(50),
+            retries,
+            release,
+            rules: Vec::new(),
+            next_rule: 0,
             random,
             is_partitioned: false,
             asks_for_all: !retries,
@@ -78,14 +102,43 @@ impl Devices {
 
     /// Generates classes and slices.
     pub(super) fn infrastructure(&mut self, world: &World) -> Vec<Value> {
-        self.slices = admitted::slices(&mut self.random, world);
+        let slices = admitted::slices(&mut self.random, world);
+        self.slices = self.restrict(slices);
         self.is_partitioned = self.slices.iter().any(|slice| !slice["spec"]["sharedCounters"].is_null());
         // kube-scheduler 1.36 crashes if a request for all devices reaches a device that consumes counters.
         self.asks_for_all &= !self.is_partitioned;
         self.free.clone_from(&self.slices);
         let mut objects = admitted::classes(&mut self.random, self.may_fail);
         objects.extend(self.slices.iter().cloned());
+        if self.release >= Release::V1_37 && self.random.chance(60) {
+            objects.push(self.new_rule(world));
+        }
         objects
+    }
+
+    /// Lets a profile score the extended resources of classes.
+    pub(super) fn score(&mut self, profile: &mut Value) {
+        if self.scores {
+            admitted::score_extended_resources(&mut self.random, profile);
+        }
+    }
+
+    fn new_rule(&mut self, world: &World) -> Value {
+        let rule = admitted::taint_rule(&mut self.random, world, self.next_rule);
+        self.next_rule += 1;
+        self.rules.push(rule.clone());
+        rule
+    }
+
+    /// Removes what the script may not have from new slices.
+    fn restrict(&self, mut slices: Vec<Value>) -> Vec<Value> {
+        if !self.has_conditions {
+            admitted::remove_binding_conditions(&mut slices);
+        }
+        if self.scores {
+            admitted::remove_namesakes(&mut slices);
+        }
+        slices
     }
 
     /// Moves some pods to the namespace in which claims may ask for admin access.
@@ -105,7 +158,13 @@ impl Devices {
         if isolation != Isolation::InBatch && self.random.chance(35) {
             let name =
                 if self.random.chance(75) { self.shared(&namespace) } else { self.allocated(&namespace) };
-            pod["spec"]["resourceClaims"] = json!([{"name": "only", "resourceClaimName": name}]);
+            let mut entries = vec![json!({"name": "only", "resourceClaimName": name})];
+            if self.release >= Release::V1_37 && self.random.chance(40) {
+                let template = self.template(&namespace);
+                let at = self.random.below(2);
+                entries.insert(at, json!({"name": "own", "resourceClaimTemplateName": template}));
+            }
+            pod["spec"]["resourceClaims"] = entries.into();
             return Isolation::NoOtherClaims;
         }
         for index in 0..*self.random.pick(&[1, 1, 1, 1, 2, 2, 3]) {
@@ -148,10 +207,25 @@ impl Devices {
         if !known.is_empty() && self.random.chance(85) {
             return self.random.pick(&known).1.as_str().into();
         }
+        self.new_shared(namespace)
+    }
+
+    fn new_shared(&mut self, namespace: &str) -> Value {
         let claim = self.new_claim(namespace, "shared");
         let name = claim["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         self.shared.push((namespace.to_owned(), name));
         self.add(claim)
+    }
+
+    /// Returns true if the next change may be two pods that share a new claim.
+    pub(super) fn shares_new_claim(&mut self) -> bool {
+        let may_wait = self.has_conditions && self.release >= Release::V1_37;
+        self.retries && !may_wait && self.random.chance(15)
+    }
+
+    /// An entry of `spec.resourceClaims` for a new claim that several pods use.
+    pub(super) fn entry_of_new_shared(&mut self, namespace: &str) -> Value {
+        json!({"name": "only", "resourceClaimName": self.new_shared(namespace)})
     }
 
     /// A claim that has devices from the start, usually on a node that does not suit the pod.
@@ -196,12 +270,16 @@ impl Devices {
             return Vec::new();
         }
         let slices = admitted::slices_of_node(&mut self.random, world, node, self.is_partitioned);
+        let slices = self.restrict(slices);
         self.slices.extend(slices.iter().cloned());
         slices
     }
 
     /// Returns changes to be made one after the other.
-    pub(super) fn change(&mut self) -> Vec<Change> {
+    pub(super) fn change(&mut self, world: &World) -> Vec<Change> {
+        if self.release >= Release::V1_37 && self.random.chance(20) {
+            return vec![self.change_rules(world)];
+        }
         match self.random.below(12) {
             0 => self.late.pop().map(Change::Create).into_iter().collect(),
             1 => self.change_claim().into_iter().collect(),
@@ -229,6 +307,19 @@ impl Devices {
         }
     }
 
+    /// Creates, changes or deletes a rule that taints devices.
+    fn change_rules(&mut self, world: &World) -> Change {
+        if self.rules.is_empty() || self.random.chance(40) {
+            return Change::Create(self.new_rule(world));
+        }
+        let index = self.random.below(self.rules.len());
+        if self.random.chance(70) {
+            return Change::Delete(path(&self.rules.swap_remove(index)));
+        }
+        let effect = *self.random.pick(&["NoSchedule", "NoExecute", "None"]);
+        Change::Patch(path(&self.rules[index]), json!({"spec": {"taint": {"effect": effect}}}))
+    }
+
     /// A user deletes a claim, or takes its devices away.
     fn change_claim(&mut self) -> Option<Change> {
         if self.named.is_empty() {
@@ -238,7 +329,7 @@ impl Devices {
         Some(if self.random.chance(60) {
             Change::Delete(self.named.swap_remove(index))
         } else {
-            let status = json!({"allocation": null, "reservedFor": null});
+            let status = json!({"allocation": null, "devices": null, "reservedFor": null});
             Change::Patch(format!("{}/status", self.named[index]), json!({"status": status}))
         })
     }
@@ -276,11 +367,11 @@ impl Devices {
         let devices = slice["spec"]["devices"].as_array_mut()?;
         let index = random.below(devices.len());
         let device = &mut devices[index];
-        match random.below(6) {
+        match random.below(if self.scores { 5 } else { 6 }) {
             0 | 1 => device["taints"] = json!([taint(random)]),
             2 | 3 => device["taints"] = Value::Null,
-            4 => device["attributes"]["model"] = json!({"string": random.pick(&["a", "b", "c"])}),
-            _ => drop(devices.remove(index)),
+            4 => drop(devices.remove(index)),
+            _ => device["attributes"]["model"] = json!({"string": random.pick(&["a", "b", "c"])}),
         }
         Some(Change::Patch(path(slice), json!({"spec": {"devices": slice["spec"]["devices"]}})))
     }

@@ -5,6 +5,9 @@ use serde_json::Value;
 /// Kind of the groups of pods, which an API server serves only if asked to.
 pub(super) const POD_GROUP: &str = "PodGroup";
 
+/// Kind of the rules that taint devices, which an API server serves by default from 1.37 on.
+pub(super) const TAINT_RULE: &str = "DeviceTaintRule";
+
 /// Namespaced kinds that scripts create, each as kind, group with version, and resource, in an order in which their
 /// objects can be deleted.
 const NAMESPACED: &[(&str, &str, &str)] = &[
@@ -30,6 +33,7 @@ const CLUSTER_WIDE: &[(&str, &str, &str)] = &[
     ("CSINode", "/apis/storage.k8s.io/v1", "csinodes"),
     ("DeviceClass", "/apis/resource.k8s.io/v1", "deviceclasses"),
     ("ResourceSlice", "/apis/resource.k8s.io/v1", "resourceslices"),
+    (TAINT_RULE, "/apis/resource.k8s.io/v1", "devicetaintrules"),
     ("Node", "/api/v1", "nodes"),
 ];
 

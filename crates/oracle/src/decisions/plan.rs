@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use harbormaster_api::Release;
+
 use super::cluster_view::BUDGET_LABEL;
 use super::devices::{Change, Devices};
 use super::extenders::add_extenders;
@@ -38,6 +40,8 @@ pub struct Options {
     pub groups: bool,
     /// True if groups have topology constraints.
     pub topology: bool,
+    /// Release of the schedulers.
+    pub release: Release,
 }
 
 /// A backoff that never expires during a script, in seconds.
@@ -98,7 +102,7 @@ impl Plan {
         generator.world.priorities = vec![0];
         let preempts = seed % 2 == 1;
         let storage = options.volumes.then(|| Storage::new(random.fork(), preempts));
-        let devices = options.devices.then(|| Devices::new(random.fork(), preempts));
+        let devices = options.devices.then(|| Devices::new(random.fork(), preempts, options.release));
         if options.devices {
             // Devices should decide more often than other requirements.
             generator.thin_out(35);
@@ -128,6 +132,9 @@ impl Plan {
         let mut config = self.generator.config();
         for profile in config["profiles"].as_array_mut().into_iter().flatten() {
             soften_spread_defaults(profile);
+            if let Some(devices) = &mut self.devices {
+                devices.score(profile);
+            }
         }
         if self.storage.is_some() {
             push(&mut config["profiles"], hasty_profile());
@@ -314,13 +321,36 @@ impl Plan {
     }
 
     fn change_devices(&mut self) {
-        for change in self.devices.as_mut().map(Devices::change).unwrap_or_default() {
+        if self.devices.as_mut().is_some_and(Devices::shares_new_claim) {
+            return self.share_new_claim();
+        }
+        let world = &self.generator.world;
+        for change in self.devices.as_mut().map(|devices| devices.change(world)).unwrap_or_default() {
             self.steps.push(match change {
                 Change::Create(object) => Step::Create { objects: vec![object] },
                 Change::Patch(path, patch) => Step::Patch { path, patch },
                 Change::Delete(path) => Step::Delete { path },
             });
         }
+    }
+
+    /// Two pods arrive one after the other and use the same claim, which has no devices yet. Whether the second one must
+    /// wait until the devices are written depends on timing, so no other pod may be pending.
+    fn share_new_claim(&mut self) {
+        self.steps.push(Step::Sweep { all: true });
+        let mut pods = [self.new_pod(false), self.new_pod(false)];
+        let namespace = pods[0]["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
+        let Some(devices) = &mut self.devices else { return };
+        let entry = devices.entry_of_new_shared(&namespace);
+        for pod in &mut pods {
+            stop_waiting_for_others(pod);
+            pod["metadata"]["namespace"] = namespace.as_str().into();
+            pod["spec"]["resourceClaims"] = json!([entry]);
+            if let Some(spec) = pod["spec"].as_object_mut() {
+                spec.remove("schedulingGates");
+            }
+        }
+        self.steps.push(Step::Create { objects: pods.into() });
     }
 
     fn change_storage(&mut self) {
@@ -654,6 +684,8 @@ mod tests {
             "\"patch\":{\"spec\":{\"pool\"",
             "\"patch\":{\"spec\":{\"extendedResourceName\":null",
             "\"patch\":{\"status\":{\"allocation\":null",
+            "bindingConditions",
+            "\"resources\":[{\"name\":\"example.com/gpu\"",
         ] {
             assert!(text.contains(part), "{part}");
         }

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use super::POLL;
 use super::claim_controller::{Cleanup, claim_for, without_finalizer};
 use super::cluster_view::{ClusterView, has_failed};
+use super::device_drivers::DeviceDrivers;
 use super::kubelet::running_status;
 use super::outcome::Outcomes;
-use super::paths::{NODES, POD_GROUP, collection, everywhere, kinds, path};
+use super::paths::{NODES, POD_GROUP, TAINT_RULE, collection, everywhere, kinds, path};
 use super::script::{Script, Step, waits_for_others};
 use super::settle::settle;
 use crate::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
@@ -76,6 +77,7 @@ pub struct Run {
 pub struct Stage {
     cluster: ControlPlane,
     groups: bool,
+    taint_rules: bool,
     extenders: Extenders,
 }
 
@@ -107,14 +109,14 @@ impl Stage {
             }
         }
         let extenders = Extenders::start(cluster.client())?;
-        Ok(Self { cluster, groups, extenders })
+        Ok(Self { cluster, groups, taint_rules: release >= Release::V1_37, extenders })
     }
 
     /// Runs `script` with `contender` on an empty cluster.
     pub fn play(&mut self, script: &Script, contender: &Contender) -> Result<Run> {
         self.clear()?;
         let provisioners = script.drivers.iter().map(|driver| driver.name.clone()).collect();
-        let view = ClusterView::new(self.cluster.client(), provisioners, self.groups)?;
+        let view = ClusterView::new(self.cluster.client(), provisioners, self.groups, self.taint_rules)?;
         let _provisioner = Provisioner::start(self.cluster.client(), script.drivers.clone());
         self.extenders.set_characters(&script.extenders);
         let options = StartOptions {
@@ -132,6 +134,7 @@ impl Stage {
             scheduler: None,
             preempts: script.preempts,
             devices: script.devices,
+            drivers: DeviceDrivers::default(),
             awaits_backoff: script.awaits_backoff,
             refused: 0,
             settled: Instant::now(),
@@ -176,7 +179,12 @@ impl Stage {
 
     fn clear(&self) -> Result<()> {
         let client = self.cluster.client();
-        for kind in kinds().filter(|kind| self.groups || *kind != POD_GROUP) {
+        let is_served = |kind: &&str| match *kind {
+            POD_GROUP => self.groups,
+            TAINT_RULE => self.taint_rules,
+            _ => true,
+        };
+        for kind in kinds().filter(is_served) {
             // Controllers add events at any time, so the loop does not wait until there are none.
             while !remove_all(client, kind)? && kind != "Event" {
                 sleep(POLL);
@@ -196,6 +204,7 @@ struct Player<'a> {
     preempts: bool,
     /// True if pods have resource claims.
     devices: bool,
+    drivers: DeviceDrivers,
     awaits_backoff: bool,
     refused: usize,
     /// End of the last step.
@@ -217,6 +226,7 @@ impl Player<'_> {
                     scheduler.stop()?;
                 }
                 self.create(objects)?;
+                while report_devices(self.cluster.client(), &self.view, &mut self.drivers)? {}
                 self.scheduler = Some(Scheduler::start(self.contender, self.cluster, &self.options)?);
                 self.settle(QUIET_AFTER_WAKING)?;
                 // The probe shows that the scheduler works even if there are no new pods.
@@ -436,13 +446,7 @@ impl Player<'_> {
         let is_removed = deletes
             && metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) == 0
             && (answer["kind"] != "ResourceClaim" || metadata["finalizers"].is_null());
-        let deadline = Instant::now() + ARRIVAL;
-        while !self.view.has_seen(&answer, is_removed) {
-            if Instant::now() >= deadline {
-                bail!("the change did not arrive at the watch within {ARRIVAL:?}: {answer}");
-            }
-            sleep(Duration::from_millis(1));
-        }
+        await_arrival(&self.view, &answer, is_removed)?;
         if deletes && may_wait_for_volumes(&answer) {
             self.claiming_pod_deleted = Some(Instant::now());
         }
@@ -477,7 +481,8 @@ impl Player<'_> {
                 bail!("the first step must start the scheduler")
             };
             let failed = || if self.devices { self.view.pods(has_failed).len() } else { 0 };
-            settle(&self.view, scheduler, quiet, failed)?;
+            let drivers = || report_devices(self.cluster.client(), &self.view, &mut self.drivers);
+            settle(&self.view, scheduler, quiet, failed, drivers)?;
             let is_new = |pod: &Value| {
                 pod["spec"]["nodeName"].is_string()
                     && pod["status"]["startTime"].is_null()
@@ -496,6 +501,26 @@ impl Player<'_> {
         self.settled = Instant::now();
         Ok(())
     }
+}
+
+/// Writes the report of a driver, if one is due, and waits until it has arrived at the watches. Returns false if none
+/// is due.
+fn report_devices(client: &ApiClient, view: &ClusterView, drivers: &mut DeviceDrivers) -> Result<bool> {
+    let Some((path, patch)) = view.device_report(drivers) else { return Ok(false) };
+    await_arrival(view, &client.merge_patch(&path, &patch)?, false)?;
+    Ok(true)
+}
+
+/// Waits until a change has arrived at the watches.
+fn await_arrival(view: &ClusterView, answer: &Value, is_removed: bool) -> Result<()> {
+    let deadline = Instant::now() + ARRIVAL;
+    while !view.has_seen(answer, is_removed) {
+        if Instant::now() >= deadline {
+            bail!("the change did not arrive at the watch within {ARRIVAL:?}: {answer}");
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Returns the first call to each extender for each pod and verb. Whether a pod of a batch is retried, and with which

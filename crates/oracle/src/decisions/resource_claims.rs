@@ -25,6 +25,14 @@ impl ResourceClaims {
         self.0.values()
     }
 
+    /// UIDs of the pods for which claims are reserved, each with the path of the claim.
+    pub(super) fn reservations(&self) -> impl Iterator<Item = (&str, &String)> {
+        self.0.iter().flat_map(|(path, claim)| {
+            let consumers = claim["status"]["reservedFor"].as_array().into_iter().flatten();
+            consumers.filter_map(move |consumer| Some((consumer["uid"].as_str()?, path)))
+        })
+    }
+
     /// Returns true if a claim of `pod` does not exist or is being deleted. The pod is then not tried.
     pub(super) fn is_incomplete(&self, pod: &Value) -> bool {
         let is_ready = |name: &str| {
@@ -90,6 +98,11 @@ fn describe(claim: &Value, names: &BTreeMap<String, String>) -> String {
             *time = "some".into();
         }
     }
+    for report in status["devices"].as_array_mut().into_iter().flatten() {
+        if let Some(id) = report.get_mut("shareID") {
+            *id = "some".into();
+        }
+    }
     let mut described = json!({"status": status, "finalizers": metadata["finalizers"]});
     if !metadata["deletionTimestamp"].is_null() {
         described["end"] = "terminating".into();
@@ -106,11 +119,12 @@ fn describe(claim: &Value, names: &BTreeMap<String, String>) -> String {
 }
 
 /// Returns true if the scheduler created the claim.
-fn is_for_extended_resources(claim: &Value) -> bool {
+pub(super) fn is_for_extended_resources(claim: &Value) -> bool {
     claim["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
 }
 
-fn stable_name(claim: &Value) -> String {
+/// Name of the claim without a random suffix.
+pub(super) fn stable_name(claim: &Value) -> String {
     let name = text(&claim["metadata"]["name"]);
     if is_for_extended_resources(claim) { without_suffix(&name) } else { name }
 }

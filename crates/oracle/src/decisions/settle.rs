@@ -25,7 +25,8 @@ const RETRIED: Duration = Duration::from_millis(2500);
 /// Waits until the scheduler has settled, that is, until
 ///
 /// 1. every pod without gates has a node, or a condition and an event that explain why it has none; every preempted pod
-///    has an event; the status of every budget is up to date; and the chosen volumes are bound,
+///    has an event; the status of every budget is up to date; the chosen volumes are bound; resource claims are
+///    reserved only for pods with a node; and `work`, which does the work of other components, has nothing to do,
 /// 2. no pod or event has changed for `quiet`, or, if a pod may soon be retried or bound, for longer than a short
 ///    backoff, and
 /// 3. if a group of pods is pending, nothing has changed for longer than its backoff; otherwise, if the scheduler
@@ -36,6 +37,7 @@ pub(super) fn settle(
     scheduler: &mut Scheduler,
     quiet: Duration,
     failed: impl Fn() -> usize,
+    mut work: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let quiet = if scheduler.writes_events_in_batches() { quiet.max(EVENT_BATCHES) } else { quiet };
     let deadline = Instant::now() + LIMIT;
@@ -44,6 +46,9 @@ pub(super) fn settle(
     loop {
         // The cheap checks come first, because this loop runs often.
         let is_quiet = view.quiet_for() >= quiet && Instant::now() >= earliest;
+        if is_quiet && work()? {
+            continue;
+        }
         if is_quiet && is_settled(view, scheduler, quiet, failed())? {
             return Ok(());
         }

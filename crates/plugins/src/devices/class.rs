@@ -30,6 +30,11 @@ impl Resource for DeviceClass {
     const PLURAL: &'static str = "deviceclasses";
     const SCOPE: ResourceScope = ResourceScope::Cluster;
     const OLDER_VERSIONS: &'static [OlderVersion] = versions::OLDER;
+
+    /// The extended resource that the class provides.
+    fn key(&self) -> Option<&Str> {
+        self.extended_resource_name.as_ref()
+    }
 }
 
 #[derive(Default, Deserialize)]

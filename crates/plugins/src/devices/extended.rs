@@ -24,9 +24,8 @@ pub fn may_be_provided(resource: &str) -> bool {
 
 /// Returns true if some device class provides the resource.
 pub fn is_provided(classes: Watched<'_, DeviceClass>, resource: &str) -> bool {
-    let is_named = |class: &Custom<DeviceClass>| class.extended_resource_name.as_deref() == Some(resource);
     resource.strip_prefix(CLASS_PREFIX).is_some_and(|class| classes.get("", class).is_some())
-        || classes.all().any(is_named)
+        || classes.with_key(resource).next().is_some()
 }
 
 /// Returns the UID of the pod for whose extended resources the scheduler created the claim; `None` for other claims.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{claims, classes, extended, requests, slices, take_one_instead_of_all};
-use crate::generate::{ADMIN_NAMESPACE, Random, World};
+use super::{claims, classes, extended, requests, slices, taint_rules, take_one_instead_of_all};
+use crate::generate::{ADMIN_NAMESPACE, Profile, Random, World};
 
 /// Finalizer of allocated claims.
 pub(crate) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -38,6 +38,48 @@ pub(crate) fn selectors(random: &mut Random, may_fail: bool) -> Value {
 /// Generates the slices of all pools.
 pub(crate) fn slices(random: &mut Random, world: &World) -> Vec<Value> {
     admit(slices::all(random, world))
+}
+
+/// Removes devices whose name another device of the pool has.
+pub(crate) fn remove_namesakes(slices: &mut [Value]) {
+    let mut names = BTreeSet::new();
+    for slice in slices {
+        let pool = format!("{} {}", slice["spec"]["driver"], slice["spec"]["pool"]["name"]);
+        let Some(devices) = slice["spec"]["devices"].as_array_mut() else { continue };
+        devices.retain(|device| names.insert(format!("{pool} {}", device["name"])));
+    }
+}
+
+/// Removes the binding conditions of devices.
+pub(crate) fn remove_binding_conditions(slices: &mut [Value]) {
+    for slice in slices {
+        for device in slice["spec"]["devices"].as_array_mut().into_iter().flatten() {
+            remove(device, &["bindingConditions", "bindingFailureConditions", "bindsToNode"]);
+        }
+    }
+}
+
+/// Generates a rule that taints devices.
+pub(crate) fn taint_rule(random: &mut Random, world: &World, index: usize) -> Value {
+    let mut rule = taint_rules::rule(random, world, index);
+    make_new(&mut rule);
+    rule
+}
+
+/// Lets a profile score the extended resources of classes.
+pub(crate) fn score_extended_resources(random: &mut Random, profile: &mut Value) {
+    let mut varied = Profile::default();
+    let known = profile["pluginConfig"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    for entry in known {
+        let name = entry["name"].as_str().unwrap_or_default().to_owned();
+        varied.args.insert(name, entry["args"].clone());
+    }
+    extended::vary_profile(random, &mut varied);
+    let entries: Vec<Value> =
+        varied.args.into_iter().map(|(name, args)| json!({"name": name, "args": args})).collect();
+    if !entries.is_empty() {
+        profile["pluginConfig"] = entries.into();
+    }
 }
 
 /// Generates the slices of a new node. `is_partitioned` is true if its devices may consume counters.
@@ -96,7 +138,7 @@ pub(crate) fn wants_extended_resources(pod: &Value) -> bool {
     extended::is_wanted(pod)
 }
 
-/// Removes everything that kube-apiserver rejects, and binding conditions, which no driver would report.
+/// Removes everything that kube-apiserver rejects.
 fn admit(mut slices: Vec<Value>) -> Vec<Value> {
     for slice in &mut slices {
         make_new(slice);
@@ -104,7 +146,6 @@ fn admit(mut slices: Vec<Value>) -> Vec<Value> {
         let Some(devices) = slice["spec"]["devices"].as_array_mut() else { continue };
         devices.retain(|device| names.insert(device["name"].to_string()));
         for device in devices {
-            remove(device, &["bindingConditions", "bindingFailureConditions", "bindsToNode"]);
             if device["allowMultipleAllocations"] != true {
                 let capacities = device["capacity"].as_object_mut().into_iter().flatten();
                 capacities.for_each(|(_, capacity)| remove(capacity, &["requestPolicy"]));

@@ -10,7 +10,8 @@ pub(super) fn all(random: &mut Random, world: &World) -> Vec<Value> {
     (0..random.range(1, 2)).map(|index| rule(random, world, index)).collect()
 }
 
-fn rule(random: &mut Random, world: &World, index: usize) -> Value {
+/// Generates one rule.
+pub(super) fn rule(random: &mut Random, world: &World, index: usize) -> Value {
     let name = format!("rule-{index}");
     let effect = *random.pick(&["NoSchedule", "NoSchedule", "NoExecute", "None"]);
     let mut spec = json!({"taint": {
