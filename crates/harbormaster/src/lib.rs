@@ -76,8 +76,8 @@ pub mod prelude {
 /// Kubernetes objects as the scheduler stores them and plugins read them.
 pub mod api {
     pub use harbormaster_api::{
-        Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, Quantity,
-        Release, Resources, Service, Str, Timestamp, Workload, WorkloadKind,
+        Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, QosClass,
+        Quantity, Release, Resources, Service, Str, Timestamp, Workload, WorkloadKind,
         features::{Feature, Features},
         labels, node, pod,
         points::ExtensionPoint,

@@ -26,7 +26,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("manifests", &["api", "yaml", "validation"]),
     ("world", &["api", "framework", "validation", "plugins"]),
     ("sim", &["api", "validation", "framework", "config", "core", "plugins", "setup", "manifests", "world"]),
-    ("oracle", &["api", "cel", "framework", "core", "plugins", "setup", "sim", "apiserver"]),
+    (
+        "oracle",
+        &["api", "cel", "framework", "core", "plugins", "setup", "sim", "apiserver", "scheduler-plugins"],
+    ),
     ("guide", &["harbormaster"]),
     ("validation", &["api", "cel"]),
     ("apiserver", &["api", "yaml", "validation", "serve"]),
@@ -59,6 +62,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("metrics-extender", &["extender"]),
     // Like any custom scheduler, these crates use only the library for plugin authors.
     ("coscheduling", &["harbormaster"]),
+    ("node-metadata", &["harbormaster"]),
+    ("node-resources-allocatable", &["harbormaster"]),
+    ("pod-state", &["harbormaster"]),
+    ("qos-sort", &["harbormaster"]),
+    (
+        "scheduler-plugins",
+        &[
+            "harbormaster",
+            "coscheduling",
+            "node-metadata",
+            "node-resources-allocatable",
+            "pod-state",
+            "qos-sort",
+        ],
+    ),
     ("stickyvm", &["harbormaster"]),
     ("yoda", &["harbormaster"]),
 ];

@@ -1,0 +1,14 @@
+//! The plugins of [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins), each a crate of its own,
+//! in one program. `README.md` lists them.
+
+use harbormaster::Registry;
+
+/// Adds all plugins to a registry.
+pub fn register(registry: &mut Registry) {
+    registry
+        .register::<coscheduling::Coscheduling>()
+        .register::<node_metadata::NodeMetadata>()
+        .register::<node_resources_allocatable::NodeResourcesAllocatable>()
+        .register::<pod_state::PodState>()
+        .register::<qos_sort::QOSSort>();
+}
