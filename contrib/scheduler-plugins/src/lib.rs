@@ -8,7 +8,9 @@ pub fn register(registry: &mut Registry) {
     registry
         .register::<coscheduling::Coscheduling>()
         .register::<node_metadata::NodeMetadata>()
+        .register::<node_resource_topology_match::NodeResourceTopologyMatch>()
         .register::<node_resources_allocatable::NodeResourcesAllocatable>()
         .register::<pod_state::PodState>()
+        .register::<preemption_toleration::PreemptionToleration>()
         .register::<qos_sort::QOSSort>();
 }

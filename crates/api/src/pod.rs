@@ -89,6 +89,9 @@ pub struct PodSpec {
     pub scheduler_name: Str,
     /// `priority`, zero when absent.
     pub priority: i32,
+    /// `priorityClassName`.
+    #[serde(default)]
+    pub priority_class: Option<Str>,
     /// True with `preemptionPolicy: Never`.
     pub never_preempts: bool,
     /// `nodeSelector`; `None` and empty differ (see NodeAffinity's PreFilter).

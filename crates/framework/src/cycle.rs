@@ -129,6 +129,9 @@ pub trait WhatIf {
     /// Objects other than nodes and pods.
     fn objects(&self) -> &Objects;
 
+    /// Time at which the attempt began.
+    fn now(&self) -> Timestamp;
+
     /// Returns the rejection of a node; `None` if the node was not rejected.
     fn rejection(&self, row: NodeIdx) -> Option<Reject>;
 

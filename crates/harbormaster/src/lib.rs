@@ -103,6 +103,12 @@ pub mod framework {
     };
 }
 
+/// Preemption, for plugins that take the place of DefaultPreemption.
+pub mod preemption {
+    pub use harbormaster_api::args::DefaultPreemptionArgs;
+    pub use harbormaster_plugins::default_preemption::{DefaultPreemption, Spares};
+}
+
 /// Errors in a configuration, with their positions.
 pub mod config {
     pub use harbormaster_config::{ConfigError, ConfigErrors, Position};

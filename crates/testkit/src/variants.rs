@@ -37,6 +37,7 @@ pub(crate) fn of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
     let PodSpec {
         scheduler_name: _,
         priority: _,
+        priority_class: _,
         never_preempts: _,
         node_selector: _,
         node_affinity: _,
@@ -83,6 +84,9 @@ impl Variants<'_> {
         self.add("spec.schedulerName", |s| s.scheduler_name = "another-scheduler".into());
         for priority in PRIORITIES {
             self.add("spec.priority", |s| s.priority = priority);
+        }
+        for class in [None, Some("one".into()), Some("other".into())] {
+            self.add("spec.priorityClassName", |s| s.priority_class = class);
         }
         self.add("spec.preemptionPolicy", |s| s.never_preempts = !s.never_preempts);
         for group in [None, Some("one".into()), Some("other".into())] {

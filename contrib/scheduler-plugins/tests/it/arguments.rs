@@ -34,6 +34,12 @@ fn mistakes_name_the_file_the_line_and_the_field() {
              \"Label\" or \"Annotation\"",
         ),
         (
+            "NodeResourceTopologyMatch",
+            "{scoringStrategy: {type: Best}}",
+            "scheduler.yaml:7:5: profiles[0].pluginConfig[0].args: scoringStrategy.type: Invalid value: \"Best\": invalid \
+             ScoringStrategyType",
+        ),
+        (
             "NodeMetadata",
             "{metadatakey: k}",
             "scheduler.yaml:7:12: profiles[0].pluginConfig[0].args.metadatakey: unknown field `metadatakey`",

@@ -8,8 +8,10 @@ const EXAMPLES: &[(&str, &[(&str, Option<&str>)])] = &[
         "node-resources-allocatable",
         &[("web", Some("small")), ("build", Some("medium")), ("train", Some("large"))],
     ),
+    ("node-resource-topology-match", &[("trader", Some("whole")), ("simulation", None)]),
     ("node-metadata", &[("batch", Some("spot")), ("payments", Some("on-demand"))]),
     ("pod-state", &[("new", Some("b"))]),
+    ("preemption-toleration", &[("first", Some("b")), ("second", None)]),
     ("qos-sort", &[("best-effort", None), ("burstable", None), ("guaranteed", Some("only"))]),
 ];
 

@@ -28,6 +28,7 @@ pub(super) struct Spec<'a> {
     pub(super) scheduling_gates: List<Named<'a>>,
     scheduler_name: Text<'a>,
     priority: Option<i32>,
+    priority_class_name: Text<'a>,
     preemption_policy: Text<'a>,
     node_selector: Option<Map<'a, Text<'a>>>,
     affinity: Option<WireAffinity<'a>>,
@@ -198,6 +199,7 @@ impl Spec<'_> {
         PodSpec {
             scheduler_name: interner.intern(scheduler),
             priority: self.priority.unwrap_or_default(),
+            priority_class: self.priority_class_name.intern_some(interner),
             never_preempts: *self.preemption_policy == *"Never",
             node_selector: self.node_selector.as_ref().map(|labels| labels.labels(interner)),
             node_affinity: node_affinity.map(|a| a.intern(interner)),

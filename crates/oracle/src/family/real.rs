@@ -1,0 +1,37 @@
+//! The real plugins, in a Go program.
+
+use anyhow::bail;
+
+use crate::components::FamilyBinary;
+use crate::generate::Cluster;
+use crate::verdict_oracle::{Request, VerdictOracle};
+use crate::verdicts::{Result, VerdictSource, Verdicts};
+
+/// The running Go program with the plugins of scheduler-plugins.
+#[derive(Debug)]
+pub struct RealFamily(VerdictOracle);
+
+impl RealFamily {
+    /// Builds the program if necessary, and starts it.
+    ///
+    /// # Errors
+    /// If the program cannot be built or started.
+    pub fn start() -> Result<Self> {
+        Ok(Self(VerdictOracle::of_program(FamilyBinary::ensure()?.path())?))
+    }
+}
+
+impl VerdictSource for RealFamily {
+    fn name(&self) -> &'static str {
+        "scheduler-plugins"
+    }
+
+    fn judge(&mut self, cluster: &Cluster) -> Result<Verdicts> {
+        let (config, objects) = (Some(cluster.config.clone()), cluster.objects.clone());
+        let response = self.0.ask(&Request { config, objects, ..Request::default() })?;
+        if let Some(error) = response.error {
+            bail!("scheduler-plugins rejected the cluster: {error}");
+        }
+        Ok(response.pods.into_iter().map(|verdict| (verdict.pod.clone(), verdict)).collect())
+    }
+}
