@@ -7,6 +7,7 @@ use harbormaster::Registry;
 pub fn register(registry: &mut Registry) {
     registry
         .register::<coscheduling::Coscheduling>()
+        .register::<network_overhead::NetworkOverhead>()
         .register::<node_metadata::NodeMetadata>()
         .register::<node_resource_topology_match::NodeResourceTopologyMatch>()
         .register::<node_resources_allocatable::NodeResourcesAllocatable>()

@@ -15,6 +15,7 @@ mod real;
 use std::fmt;
 
 use crate::generate::Cluster;
+use crate::verdict_oracle::PodVerdict;
 use crate::verdicts::{Counts, Options, Report, Result, run_on};
 
 pub use ours::OurFamily;
@@ -23,6 +24,8 @@ pub use real::RealFamily;
 /// A plugin that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plugin {
+    /// NetworkOverhead
+    NetworkOverhead,
     /// NodeResourceTopologyMatch
     NodeResourceTopologyMatch,
     /// NodeResourcesAllocatable
@@ -38,6 +41,7 @@ pub enum Plugin {
 impl Plugin {
     /// All plugins.
     pub const ALL: &[Self] = &[
+        Self::NetworkOverhead,
         Self::NodeResourceTopologyMatch,
         Self::NodeResourcesAllocatable,
         Self::PodState,
@@ -56,6 +60,14 @@ impl fmt::Display for Plugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
+}
+
+/// Makes verdicts comparable. Zero scores for all nodes are the same as no scores.
+fn comparable(mut verdict: PodVerdict) -> PodVerdict {
+    if verdict.scores.values().all(|score| score.total == 0) {
+        verdict.scores.values_mut().for_each(|score| score.plugins.clear());
+    }
+    verdict
 }
 
 /// Compares a plugin in all clusters, and calls `progress` after each cluster.

@@ -34,6 +34,11 @@ fn mistakes_name_the_file_the_line_and_the_field() {
              \"Label\" or \"Annotation\"",
         ),
         (
+            "NetworkOverhead",
+            "{weightName: UserDefined}",
+            "scheduler.yaml:7:12: profiles[0].pluginConfig[0].args.weightName: unknown field `weightName`",
+        ),
+        (
             "NodeResourceTopologyMatch",
             "{scoringStrategy: {type: Best}}",
             "scheduler.yaml:7:5: profiles[0].pluginConfig[0].args: scoringStrategy.type: Invalid value: \"Best\": invalid \

@@ -9,6 +9,7 @@ const EXAMPLES: &[(&str, &[(&str, Option<&str>)])] = &[
         &[("web", Some("small")), ("build", Some("medium")), ("train", Some("large"))],
     ),
     ("node-resource-topology-match", &[("trader", Some("whole")), ("simulation", None)]),
+    ("network-overhead", &[("web", Some("near-b")), ("web-large", None), ("report", Some("far-d"))]),
     ("node-metadata", &[("batch", Some("spot")), ("payments", Some("on-demand"))]),
     ("pod-state", &[("new", Some("b"))]),
     ("preemption-toleration", &[("first", Some("b")), ("second", None)]),

@@ -63,6 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("metrics-extender", &["extender"]),
     // Like any custom scheduler, these crates use only the library for plugin authors.
     ("coscheduling", &["harbormaster"]),
+    ("network-overhead", &["harbormaster"]),
     ("node-metadata", &["harbormaster"]),
     ("node-resource-topology-match", &["harbormaster"]),
     ("node-resources-allocatable", &["harbormaster"]),
@@ -74,6 +75,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "harbormaster",
             "coscheduling",
+            "network-overhead",
             "node-metadata",
             "node-resource-topology-match",
             "node-resources-allocatable",

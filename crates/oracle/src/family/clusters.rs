@@ -1,5 +1,6 @@
 //! Random clusters for each plugin.
 
+mod network;
 mod numa;
 mod tolerance;
 
@@ -12,6 +13,7 @@ use crate::generate::{Cluster, Random};
 pub(super) fn cluster(plugin: Plugin, seed: u64) -> Cluster {
     let random = &mut Random::new(seed);
     let (args, objects) = match plugin {
+        Plugin::NetworkOverhead => network::cluster(random),
         Plugin::NodeResourceTopologyMatch => numa::cluster(random),
         Plugin::NodeResourcesAllocatable => (Some(allocatable_args(random)), plain(random)),
         Plugin::PodState | Plugin::QOSSort => (None, plain(random)),

@@ -65,7 +65,7 @@ impl VerdictSource for OurFamily {
         if let Some(inventory) = for_engine {
             evictions::add(&setup, inventory, &mut verdicts)?;
         }
-        Ok(verdicts)
+        Ok(verdicts.into_iter().map(|(pod, verdict)| (pod, super::comparable(verdict))).collect())
     }
 }
 

@@ -2,9 +2,10 @@
 
 use anyhow::bail;
 
+use super::comparable;
 use crate::components::FamilyBinary;
 use crate::generate::Cluster;
-use crate::verdict_oracle::{Request, VerdictOracle};
+use crate::verdict_oracle::{PodVerdict, Request, Status, VerdictOracle};
 use crate::verdicts::{Result, VerdictSource, Verdicts};
 
 /// The running Go program with the plugins of scheduler-plugins.
@@ -32,6 +33,20 @@ impl VerdictSource for RealFamily {
         if let Some(error) = response.error {
             bail!("scheduler-plugins rejected the cluster: {error}");
         }
-        Ok(response.pods.into_iter().map(|verdict| (verdict.pod.clone(), verdict)).collect())
+        let ours = |mut verdict: PodVerdict| {
+            verdict.nodes.values_mut().flatten().for_each(reword);
+            (verdict.pod.clone(), comparable(verdict))
+        };
+        Ok(response.pods.into_iter().map(ours).collect())
+    }
+}
+
+/// Replaces reasons whose wording differs.
+fn reword(status: &mut Status) {
+    for reason in &mut status.reasons {
+        // The real reason is different for every node.
+        if reason.contains("does not meet several network requirements") {
+            *reason = "node(s) are too far from workloads that the pod depends on".to_owned();
+        }
     }
 }
