@@ -13,5 +13,6 @@ pub fn register(registry: &mut Registry) {
         .register::<node_resources_allocatable::NodeResourcesAllocatable>()
         .register::<pod_state::PodState>()
         .register::<preemption_toleration::PreemptionToleration>()
-        .register::<qos_sort::QOSSort>();
+        .register::<qos_sort::QOSSort>()
+        .register::<sysched::SySched>();
 }

@@ -12,10 +12,11 @@ mod evictions;
 mod ours;
 mod real;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::generate::Cluster;
-use crate::verdict_oracle::PodVerdict;
+use crate::verdict_oracle::{NodeScore, PodVerdict};
 use crate::verdicts::{Counts, Options, Report, Result, run_on};
 
 pub use ours::OurFamily;
@@ -36,6 +37,8 @@ pub enum Plugin {
     PreemptionToleration,
     /// QOSSort
     QOSSort,
+    /// SySched
+    SySched,
 }
 
 impl Plugin {
@@ -47,6 +50,7 @@ impl Plugin {
         Self::PodState,
         Self::PreemptionToleration,
         Self::QOSSort,
+        Self::SySched,
     ];
 
     /// Generates the cluster for a seed.
@@ -62,10 +66,12 @@ impl fmt::Display for Plugin {
     }
 }
 
-/// Makes verdicts comparable. Zero scores for all nodes are the same as no scores.
+/// Makes verdicts comparable: the same extreme score for all nodes means as much as no scores.
 fn comparable(mut verdict: PodVerdict) -> PodVerdict {
-    if verdict.scores.values().all(|score| score.total == 0) {
-        verdict.scores.values_mut().for_each(|score| score.plugins.clear());
+    let all_are = |total: i64| verdict.scores.values().all(|score| score.total == total);
+    if all_are(0) || all_are(100) {
+        let scores = verdict.scores.values_mut();
+        scores.for_each(|score| *score = NodeScore { total: 0, plugins: BTreeMap::new() });
     }
     verdict
 }

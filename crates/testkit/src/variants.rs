@@ -55,6 +55,7 @@ pub(crate) fn of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
         pod_group: _,
         host_network: _,
         host_users: _,
+        seccomp_profiles: _,
         restarts_all_containers: _,
         has_mount_options: _,
     } = &*pod.spec;
@@ -93,6 +94,9 @@ impl Variants<'_> {
             self.add("spec.schedulingGroup", |s| s.pod_group = group);
         }
         self.add("spec.hostNetwork", |s| s.host_network = !s.host_network);
+        for profiles in [vec![], vec!["operator/ns/a.json".into()], vec!["operator/ns/b.json".into()]] {
+            self.add("spec.securityContext.seccompProfile", |s| s.seccomp_profiles = profiles);
+        }
         for users in [None, Some(false), Some(true)] {
             self.add("spec.hostUsers", |s| s.host_users = users);
         }

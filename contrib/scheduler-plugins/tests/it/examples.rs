@@ -14,6 +14,7 @@ const EXAMPLES: &[(&str, &[(&str, Option<&str>)])] = &[
     ("pod-state", &[("new", Some("b"))]),
     ("preemption-toleration", &[("first", Some("b")), ("second", None)]),
     ("qos-sort", &[("best-effort", None), ("burstable", None), ("guaranteed", Some("only"))]),
+    ("sysched", &[("web-2", Some("b"))]),
 ];
 
 /// Examples whose pods no API server would create as they are, so only a simulation can show them.

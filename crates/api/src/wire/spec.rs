@@ -8,7 +8,7 @@ use super::{
     selector::{WireAffinity, WireLabelSelector},
 };
 use crate::{
-    PodSpec, Quantity,
+    PodSpec, Quantity, Str,
     pod::{
         Container, HostPort, InTreeDisk, PodClaim, ResourceList, TopologySpreadConstraint, Volume,
         VolumeSource,
@@ -44,6 +44,7 @@ pub(super) struct Spec<'a> {
     scheduling_group: Option<SchedulingGroup<'a>>,
     host_network: Option<bool>,
     host_users: Option<bool>,
+    security_context: Option<SecurityContext<'a>>,
 }
 
 /// An entry from which only the name is read.
@@ -94,6 +95,22 @@ struct WireContainer<'a> {
     restart_policy: Text<'a>,
     restart_policy_rules: List<RestartRule<'a>>,
     volume_mounts: List<Mount>,
+    security_context: Option<SecurityContext<'a>>,
+}
+
+/// `securityContext` of a pod or container.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct SecurityContext<'a> {
+    seccomp_profile: Option<SeccompProfile<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct SeccompProfile<'a> {
+    #[serde(rename = "type")]
+    kind: Text<'a>,
+    localhost_profile: Text<'a>,
 }
 
 /// A container from which only the mounts are read.
@@ -217,6 +234,7 @@ impl Spec<'_> {
             pod_group: group.and_then(|g| g.pod_group_name.intern_some(interner)),
             host_network,
             host_users: self.host_users,
+            seccomp_profiles: self.seccomp_profiles(interner),
             restarts_all_containers: self.restarts_all_containers(),
             has_mount_options: self.has_mount_options(),
         }
@@ -225,6 +243,15 @@ impl Spec<'_> {
     fn restarts_all_containers(&self) -> bool {
         let containers = self.containers.0.iter().chain(&self.init_containers.0);
         containers.flat_map(|c| &c.restart_policy_rules.0).any(|rule| *rule.action == *"RestartAllContainers")
+    }
+
+    /// Profiles on the node that the pod and its containers name.
+    fn seccomp_profiles(&self, interner: &mut Interner) -> Vec<Str> {
+        let of_containers = self.containers.0.iter().map(|container| &container.security_context);
+        let all = [&self.security_context].into_iter().chain(of_containers).flatten();
+        let profiles = all.filter_map(|context| context.seccomp_profile.as_ref());
+        let local = profiles.filter(|profile| *profile.kind == *"Localhost");
+        local.filter_map(|profile| profile.localhost_profile.intern_some(interner)).collect()
     }
 
     fn has_mount_options(&self) -> bool {

@@ -82,9 +82,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "pod-state",
             "preemption-toleration",
             "qos-sort",
+            "sysched",
         ],
     ),
     ("stickyvm", &["harbormaster"]),
+    ("sysched", &["harbormaster"]),
     ("yoda", &["harbormaster"]),
 ];
 

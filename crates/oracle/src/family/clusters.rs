@@ -2,6 +2,7 @@
 
 mod network;
 mod numa;
+mod syscalls;
 mod tolerance;
 
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ pub(super) fn cluster(plugin: Plugin, seed: u64) -> Cluster {
         Plugin::NodeResourceTopologyMatch => numa::cluster(random),
         Plugin::NodeResourcesAllocatable => (Some(allocatable_args(random)), plain(random)),
         Plugin::PodState | Plugin::QOSSort => (None, plain(random)),
+        Plugin::SySched => syscalls::cluster(random),
         Plugin::PreemptionToleration => (None, tolerance::cluster(random)),
     };
     Cluster { config: config(plugin, args), features: Vec::new(), objects }
