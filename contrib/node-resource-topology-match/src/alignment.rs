@@ -10,8 +10,8 @@ use crate::{
     topology::NumaNode,
 };
 
-/// Maximum number of sets of NUMA nodes that are tried for one container. Without a limit, a topology with dozens of NUMA
-/// nodes would hold up the scheduler.
+/// Maximum number of sets of NUMA nodes that are tried for one container. Without a limit, a topology with dozens of
+/// NUMA nodes would hold up the scheduler.
 const MOST_SETS: usize = 20_000;
 
 /// A distance that is not known, as in ACPI's tables.
@@ -72,8 +72,8 @@ pub(crate) enum Needed {
     TooMuch,
 }
 
-/// Returns the smallest and then nearest set of NUMA nodes that together have all requested resources. Resources that no
-/// NUMA node lists are ignored.
+/// Returns the smallest and then nearest set of NUMA nodes that together have all requested resources. Resources that
+/// no NUMA node lists are ignored.
 pub(crate) fn fewest_numa_nodes(numa_nodes: &[NumaNode], qos: QosClass, requests: &Requests) -> Needed {
     let is_listed = |name: &str| numa_nodes.iter().any(|one| one.available.contains_key(name));
     let requests: Requests = requests.iter().filter(|(name, _)| is_listed(name)).cloned().collect();

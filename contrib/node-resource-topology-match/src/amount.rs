@@ -53,7 +53,8 @@ fn is_taken_from_numa_nodes(name: &str) -> bool {
     name == resources::CPU || name == resources::MEMORY || resources::is_hugepages(name)
 }
 
-/// Returns true if pods of the class share the resource, wherever it comes from: only Guaranteed pods own cpu and memory.
+/// Returns true if pods of the class share the resource, wherever it comes from: only Guaranteed pods own cpu and
+/// memory.
 pub(crate) fn is_shared(qos: QosClass, name: &str) -> bool {
     qos != QosClass::Guaranteed && is_taken_from_numa_nodes(name)
 }

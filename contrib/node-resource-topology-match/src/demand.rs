@@ -25,8 +25,8 @@ pub(crate) fn is_indifferent(spec: &PodSpec, qos: QosClass) -> bool {
     qos == QosClass::BestEffort && !containers(spec).any(requests_device)
 }
 
-/// Returns true if the pod owns resources of a NUMA node: whole cpus and memory of a Guaranteed pod, or devices that the
-/// topology lists.
+/// Returns true if the pod owns resources of a NUMA node: whole cpus and memory of a Guaranteed pod, or devices that
+/// the topology lists.
 pub(crate) fn has_exclusive(pod: &PodInfo, topology: &NodeResourceTopology) -> bool {
     let qos = pod.derived.qos;
     let is_exclusive = |name: &str, amount: i64| match name {

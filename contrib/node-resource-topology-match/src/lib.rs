@@ -35,8 +35,8 @@ pub struct NodeResourceTopologyMatch {
     scoring: Scoring,
 }
 
-/// Number of pods of each row that have not started. Their requests may be missing in the node's topology. Rows past the
-/// end have none.
+/// Number of pods of each row that have not started. Their requests may be missing in the node's topology. Rows past
+/// the end have none.
 #[derive(Debug, Default)]
 pub struct StartingPods(Vec<usize>);
 
@@ -164,8 +164,8 @@ impl Score for NodeResourceTopologyMatch {
 }
 
 impl NodeResourceTopologyMatch {
-    /// Returns the NUMA nodes without what pods occupy that the topology does not contain yet. It is not known which NUMA
-    /// node such a pod will use, so each of them could be the one.
+    /// Returns the NUMA nodes without what pods occupy that the topology does not contain yet. It is not known which
+    /// NUMA node such a pod will use, so each of them could be the one.
     fn numa_nodes<'a>(
         &self,
         cx: &Cycle<'_>,

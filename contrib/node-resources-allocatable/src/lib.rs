@@ -99,8 +99,8 @@ impl Score<Row> for NodeResourcesAllocatable {
     }
 }
 
-/// Returns the allocatable amount of a resource. Resources that the scheduler does not count amount to zero, and so does
-/// the number of pods, as in scheduler-plugins.
+/// Returns the allocatable amount of a resource. Resources that the scheduler does not count amount to zero, and so
+/// does the number of pods, as in scheduler-plugins.
 fn amount(node: NodeRef<'_>, name: &str) -> i128 {
     let columns = node.allocatable();
     i128::from(match name {

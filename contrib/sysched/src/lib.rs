@@ -1,5 +1,5 @@
-//! SySched: places pods beside pods that use the same system calls, so that few pods share a kernel with pods that could
-//! attack it in ways that they cannot.
+//! SySched: places pods beside pods that use the same system calls, so that few pods share a kernel with pods that
+//! could attack it in ways that they cannot.
 //!
 //! The plugin has the name, the arguments and the custom resource of the plugin of
 //! [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins). `README.md` lists the differences.

@@ -228,8 +228,8 @@ impl Totals {
         }
     }
 
-    /// Returns true if the sums are also correct for the subset `some` of the rows that fit, that is, if the extreme raw
-    /// scores stay the same without the other rows.
+    /// Returns true if the sums are also correct for the subset `some` of the rows that fit, that is, if the extreme
+    /// raw scores stay the same without the other rows.
     pub(crate) fn hold_for(&self, some: &NodeSet) -> bool {
         self.parts.iter().all(|part| part.holds_for(some))
     }

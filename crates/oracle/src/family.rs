@@ -1,8 +1,8 @@
 //! Comparison of the plugins in `contrib/` with those of kubernetes-sigs/scheduler-plugins.
 //!
 //! A Go program (`tests/family`) links the real plugins. It evaluates random clusters with one plugin at a time: its
-//! rejections, its scores on every node, and its order of pods. The plugins that read custom resources get them from the
-//! request, not from an API server. Differences are shrunk and reported as by [`verdicts`](crate::verdicts).
+//! rejections, its scores on every node, and its order of pods. The plugins that read custom resources get them from
+//! the request, not from an API server. Differences are shrunk and reported as by [`verdicts`](crate::verdicts).
 //!
 //! The clusters of each plugin are in `clusters`. The clusters contain no cases for which the plugin's README lists a
 //! difference.

@@ -9,7 +9,8 @@ use crate::preemptions::Ours;
 use crate::verdict_oracle::{Candidate, Preemption};
 use crate::verdicts::{Result, Verdicts};
 
-/// Adds the victims of every pod that fits no node. Unlike the real plugin, the engine names only the node that it chooses.
+/// Adds the victims of every pod that fits no node. Unlike the real plugin, the engine names only the node that it
+/// chooses.
 pub(super) fn add(setup: &Setup, inventory: Inventory, verdicts: &mut Verdicts) -> Result<()> {
     let mut engine = Ours::of(setup.engine.clone(), inventory);
     for (pod, verdict) in verdicts.iter_mut().filter(|(_, verdict)| verdict.pre_filter.is_none()) {
