@@ -5,7 +5,7 @@
 //! [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins). `README.md` lists the differences.
 //!
 //! Reading order: [`topology`] (the custom resource), this file (extension points and hints), `alignment` (which NUMA
-//! nodes a container would use), `score`, `demand` and `amount` (requests), [`fingerprint`] (which pods a topology
+//! nodes a container would use), `score`, `demand` and `amount` (requests), [`mod@fingerprint`] (which pods a topology
 //! contains), [`args`].
 
 mod alignment;
