@@ -8,7 +8,7 @@
 //! Reading order:
 //! 1. [`strings`] and [`labels`] (vocabulary), [`quantity`] and [`resources`] (amounts)
 //! 2. [`selector`] and [`taint`] (matching)
-//! 3. [`pod`] and [`node`] (the objects), [`requests`] (effective resource requests)
+//! 3. [`pod`] and [`node`] (the objects), [`requests`] (effective resource requests), [`qos`] (classes of pods)
 //! 4. [`args`] (arguments of the in-tree plugins), [`points`] and [`features`] (names that many crates use),
 //!    [`similar`] (suggestions for misspelled names)
 //! 5. [`wire`] (decoding), [`device_versions`] (conversion of older versions)
@@ -27,6 +27,7 @@ pub mod object_ref;
 pub mod pod;
 pub mod points;
 pub mod priority_class;
+pub mod qos;
 pub mod quantity;
 pub mod release;
 pub mod requests;
@@ -45,6 +46,7 @@ pub use object::{Object, ObjectKey, ObjectKind, PodDisruptionBudget, Service, Wo
 pub use object_ref::ObjectRef;
 pub use pod::{Pod, PodSpec};
 pub use priority_class::PriorityClass;
+pub use qos::QosClass;
 pub use quantity::Quantity;
 pub use release::Release;
 pub use resources::Resources;

@@ -89,6 +89,9 @@ pub struct PodSpec {
     pub scheduler_name: Str,
     /// `priority`, zero when absent.
     pub priority: i32,
+    /// `priorityClassName`.
+    #[serde(default)]
+    pub priority_class: Option<Str>,
     /// True with `preemptionPolicy: Never`.
     pub never_preempts: bool,
     /// `nodeSelector`; `None` and empty differ (see NodeAffinity's PreFilter).
@@ -124,6 +127,9 @@ pub struct PodSpec {
     pub host_network: bool,
     /// `hostUsers`.
     pub host_users: Option<bool>,
+    /// `seccompProfile.localhostProfile` of the pod and of its containers, in order, without init containers.
+    #[serde(default)]
+    pub seccomp_profiles: Vec<Str>,
     /// True if some container has a `restartPolicyRules` entry with the action `RestartAllContainers`.
     pub restarts_all_containers: bool,
     /// True if some `volumeMounts` entry has `bindMountOptions`.

@@ -30,6 +30,8 @@ impl From<Nomination> for NewNomination {
 pub struct Nominator {
     by_node: FxHashMap<Str, Vec<Str>>,
     by_pod: FxHashMap<Str, Str>,
+    /// True if plugins have not yet been told of the last change.
+    changed: bool,
 }
 
 impl Nominator {
@@ -38,6 +40,7 @@ impl Nominator {
         self.clear(uid);
         self.by_pod.insert(uid.clone(), node.clone());
         self.by_node.entry(node.clone()).or_default().push(uid.clone());
+        self.changed = true;
     }
 
     /// Updates the nomination after a failed attempt. `Keep` nominates the pod to the node in its status, if the status
@@ -55,10 +58,20 @@ impl Nominator {
     /// Updates the nomination after a change to the pod. If the status names a node neither before nor after the change,
     /// the engine's own nomination is kept; otherwise the nomination follows the new status.
     pub(crate) fn follow(&mut self, old: &PodInfo, new: &PodInfo) {
+        self.changed |= self.by_pod.contains_key(&new.uid);
         match (&old.status.nominated_node_name, &new.status.nominated_node_name) {
             (None, None) => {}
             (_, Some(node)) => self.nominate(&new.uid, node),
             (Some(_), None) => self.clear(&new.uid),
+        }
+    }
+
+    /// Shows plugins the nominated pods, which are in `pods`, if they have changed since the last call.
+    pub(crate) fn show(&mut self, pods: &Pods, cluster: &mut Cluster) {
+        if std::mem::take(&mut self.changed) {
+            let pairs = self.by_node.iter().flat_map(|(node, uids)| uids.iter().map(move |uid| (node, uid)));
+            let known = pairs.filter_map(|(node, uid)| Some((node.clone(), pods.get(uid)?.clone())));
+            cluster.set_nominations(known.collect());
         }
     }
 
@@ -70,6 +83,7 @@ impl Nominator {
     /// Removes the pod's nomination.
     pub fn clear(&mut self, uid: &str) {
         let Some(node) = self.by_pod.remove(uid) else { return };
+        self.changed = true;
         if let Some(pods) = self.by_node.get_mut(&node) {
             pods.retain(|p| p != uid);
             if pods.is_empty() {
@@ -157,5 +171,20 @@ mod tests {
         assert_eq!(nominator.iter().count(), 1);
         nominator.clear("p");
         assert!(nominator.is_empty());
+    }
+
+    #[test]
+    fn plugins_see_nominations_until_they_end() {
+        let (mut nominator, mut pods, mut cluster) =
+            (Nominator::default(), Pods::default(), Cluster::default());
+        let pod = harbormaster_testkit::pod("p").priority(-1).info();
+        pods.set(pod.clone());
+        nominator.nominate(&pod.uid, &"a".into());
+        nominator.show(&pods, &mut cluster);
+        assert_eq!(cluster.nominations().on("a").len(), 1);
+        assert!(cluster.nominations().on("b").is_empty());
+        nominator.clear(&pod.uid);
+        nominator.show(&pods, &mut cluster);
+        assert!(cluster.nominations().is_empty());
     }
 }

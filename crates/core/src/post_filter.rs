@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::points::ExtensionPoint;
+use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     api_call::ApiCall,
     attempt::{Attempt, DryRun},
@@ -156,6 +156,10 @@ impl WhatIf for TableWhatIf<'_> {
 
     fn objects(&self) -> &Objects {
         self.cluster.objects()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.cluster.now()
     }
 
     fn rejection(&self, row: NodeIdx) -> Option<Reject> {

@@ -9,6 +9,7 @@ use crate::{
     guard::PointError,
     index::{ClusterView, IndexKind, Indexes},
     nodeset::NodeIdx,
+    nominations::Nominations,
     objects::{ObjectId, Objects},
     pod::PodInfo,
     resource::{CustomChange, CustomKey, RawObject, Resource, ResourceKind, Undecodable, Watched},
@@ -22,6 +23,7 @@ pub struct Cluster {
     nodes: NodeTable,
     objects: Objects,
     indexes: Indexes,
+    nominations: Nominations,
     errors: Vec<PointError>,
     undecodable: Vec<Undecodable>,
     now: Timestamp,
@@ -48,6 +50,16 @@ impl Cluster {
     /// Sets the time for the next attempt.
     pub fn set_now(&mut self, now: Timestamp) {
         self.now = now;
+    }
+
+    /// The nominated pods, as of the last [`Self::set_nominations`].
+    pub fn nominations(&self) -> &Nominations {
+        &self.nominations
+    }
+
+    /// Replaces the nominated pods. Call this before an attempt if they have changed.
+    pub fn set_nominations(&mut self, nominations: Nominations) {
+        self.nominations = nominations;
     }
 
     /// Objects other than nodes and pods.

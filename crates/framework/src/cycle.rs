@@ -12,6 +12,7 @@ use crate::{
     group::{GroupId, GroupView, PodGroup},
     index::Indexes,
     nodeset::NodeIdx,
+    nominations::Nominations,
     objects::Objects,
     outcome::{PluginResult, Reject},
     pod::PodInfo,
@@ -27,6 +28,8 @@ pub struct Cycle<'a> {
     pub nodes: &'a NodeTable,
     /// Objects other than nodes and pods.
     pub objects: &'a Objects,
+    /// Nominated pods of all priorities.
+    pub nominations: &'a Nominations,
     indexes: &'a Indexes,
     /// The pod to be scheduled.
     pub pod: &'a PodInfo,
@@ -46,8 +49,16 @@ impl<'a> Cycle<'a> {
 
     /// Creates a view with indexes that do not belong to the cluster.
     pub fn with_indexes(cluster: &'a Cluster, indexes: &'a Indexes, pod: &'a PodInfo) -> Self {
-        let (nodes, objects) = (cluster.nodes(), cluster.objects());
-        Self { nodes, objects, indexes, pod, now: cluster.now(), group: None, rows_see_cluster: true }
+        Self {
+            nodes: cluster.nodes(),
+            objects: cluster.objects(),
+            nominations: cluster.nominations(),
+            indexes,
+            pod,
+            now: cluster.now(),
+            group: None,
+            rows_see_cluster: true,
+        }
     }
 
     /// Returns the view with the pod's group.
@@ -117,6 +128,9 @@ pub trait WhatIf {
 
     /// Objects other than nodes and pods.
     fn objects(&self) -> &Objects;
+
+    /// Time at which the attempt began.
+    fn now(&self) -> Timestamp;
 
     /// Returns the rejection of a node; `None` if the node was not rejected.
     fn rejection(&self, row: NodeIdx) -> Option<Reject>;

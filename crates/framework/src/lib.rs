@@ -35,6 +35,7 @@ pub mod index;
 mod max_tree;
 pub mod meter;
 pub mod nodeset;
+pub mod nominations;
 pub mod normalize;
 pub mod objects;
 pub mod outcome;
@@ -72,6 +73,7 @@ pub mod prelude {
         implemented_points,
         index::{ClusterView, Index},
         nodeset::{NodeIdx, NodeSet},
+        nominations::Nominations,
         objects::{ObjectId, Objects},
         outcome::{
             Bound, Fix, Nomination, Normalize, Permitted, PluginError, PluginResult, PostFiltered,

@@ -129,6 +129,9 @@ pub enum Normalize {
         /// The smallest raw score becomes the best.
         reverse: bool,
     },
+    /// Linear between the extremes among the candidates: the smallest raw score becomes 0 and the largest 100. If all
+    /// raw scores are equal, all scores are 0.
+    MinMax,
     /// The plugin's own [`crate::plugin::Score::normalize`].
     Custom,
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use harbormaster_api::{
-    Pod, PodSpec, Resources, Str,
+    Pod, PodSpec, QosClass, Resources, Str,
     pod::HostPort,
     requests::{self, StatusRule},
 };
@@ -37,6 +37,8 @@ pub struct SpecInfo {
     pub score_request: Resources,
     /// Host ports of containers and sidecars.
     pub host_ports: Vec<HostPort>,
+    /// Quality-of-service class.
+    pub qos: QosClass,
 }
 
 impl SpecInfo {
@@ -50,6 +52,7 @@ impl SpecInfo {
             nonzero: NonZero { milli_cpu, memory },
             score_request: requests::score_request(&spec),
             host_ports: requests::host_ports(&spec),
+            qos: QosClass::of(&spec),
             spec,
         }
     }

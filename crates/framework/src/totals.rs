@@ -3,7 +3,7 @@
 use crate::{
     max_tree::MaxTree,
     nodeset::{NodeIdx, NodeSet},
-    normalize::normalized,
+    normalize::{Extremes, normalized},
     outcome::Normalize,
     profile::Scorer,
 };
@@ -28,46 +28,104 @@ struct ScorerPart {
     at: usize,
     weight: i64,
     normalize: Normalize,
-    /// Largest raw score among rows that fit, at least zero; scores are divided by it.
-    max: i64,
-    /// The rows with the score `max`, unless `max` is zero.
-    at_max: NodeSet,
-    count_at_max: usize,
+    /// Extremes of the raw scores of the rows that fit, on which normalized scores depend.
+    extremes: Extremes,
+    /// The rows with the largest raw score.
+    largest: Holders,
+    /// The rows with the smallest raw score; used only if normalized scores depend on it.
+    smallest: Holders,
 }
 
 impl ScorerPart {
+    fn new(at: usize, scorer: &Scorer) -> Self {
+        let Scorer { weight, normalize, .. } = *scorer;
+        let extremes = Extremes::none(normalize);
+        Self { at, weight, normalize, extremes, largest: Holders::default(), smallest: Holders::default() }
+    }
+
     fn normalized(&self, raw: i64) -> i64 {
-        normalized(self.normalize, raw, self.max)
+        normalized(self.normalize, raw, self.extremes)
     }
 
     fn is_relative(&self) -> bool {
         self.normalize != Normalize::AsIs
     }
 
-    fn find_max(&mut self, raw: &[i64], fits: &NodeSet) {
-        self.max = fits.iter().map(|row| raw[row.at()]).max().unwrap_or(0).max(0);
-        self.at_max.clear();
-        self.count_at_max = 0;
-        if self.max > 0 {
-            fits.iter().filter(|row| raw[row.at()] == self.max).for_each(|row| self.at_max.insert(row));
-            self.count_at_max = self.at_max.len();
-        }
+    fn find_extremes(&mut self, raw: &[i64], fits: &NodeSet) {
+        self.extremes = Extremes::of(self.normalize, fits.iter().map(|row| raw[row.at()]));
+        let (Extremes { min, max }, is_min_max) = (self.extremes, self.normalize == Normalize::MinMax);
+        // A proportional score is divided by the largest raw score, which is zero even if all raw scores are negative.
+        let rows = |value: i64| fits.iter().filter(move |row| raw[row.at()] == value);
+        self.largest.watch((is_min_max || max > 0).then(|| rows(max)));
+        self.smallest.watch(is_min_max.then(|| rows(min)));
     }
 
     fn leave(&mut self, row: NodeIdx) {
-        if self.max > 0 && self.at_max.contains(row) {
-            self.at_max.remove(row);
-            self.count_at_max -= 1;
+        self.largest.remove(row);
+        self.smallest.remove(row);
+    }
+
+    /// Adds a row. Returns true if the extremes are unchanged.
+    fn enter(&mut self, row: NodeIdx, raw: i64) -> bool {
+        let Extremes { min, max } = self.extremes;
+        if raw == max {
+            self.largest.insert(row);
+        }
+        if raw == min {
+            self.smallest.insert(row);
+        }
+        (min..=max).contains(&raw)
+    }
+
+    /// Returns true if no row has an extreme raw score any more.
+    fn is_outdated(&self) -> bool {
+        self.is_relative() && (self.largest.are_gone() || self.smallest.are_gone())
+    }
+
+    /// Returns true if the extremes are the same for the subset `some` of the rows that fit.
+    fn holds_for(&self, some: &NodeSet) -> bool {
+        !self.is_relative() || self.largest.are_in(some) && self.smallest.are_in(some)
+    }
+}
+
+/// The rows that have an extreme raw score.
+#[derive(Debug, Default)]
+struct Holders {
+    rows: NodeSet,
+    count: usize,
+    /// False if it does not matter which rows have the score.
+    matter: bool,
+}
+
+impl Holders {
+    /// Replaces the rows; `None` if they do not matter.
+    fn watch(&mut self, rows: Option<impl Iterator<Item = NodeIdx>>) {
+        self.rows.clear();
+        self.matter = rows.is_some();
+        rows.into_iter().flatten().for_each(|row| self.rows.insert(row));
+        self.count = self.rows.len();
+    }
+
+    fn insert(&mut self, row: NodeIdx) {
+        if self.matter && !self.rows.contains(row) {
+            self.rows.insert(row);
+            self.count += 1;
         }
     }
 
-    /// Adds a row. Returns true if the largest score is unchanged.
-    fn enter(&mut self, row: NodeIdx, raw: i64) -> bool {
-        if self.max > 0 && raw == self.max && !self.at_max.contains(row) {
-            self.at_max.insert(row);
-            self.count_at_max += 1;
+    fn remove(&mut self, row: NodeIdx) {
+        if self.matter && self.rows.contains(row) {
+            self.rows.remove(row);
+            self.count -= 1;
         }
-        raw <= self.max
+    }
+
+    fn are_gone(&self) -> bool {
+        self.matter && self.count == 0
+    }
+
+    fn are_in(&self, some: &NodeSet) -> bool {
+        !self.matter || self.rows.intersects(some)
     }
 }
 
@@ -80,16 +138,8 @@ impl Totals {
         rows: usize,
     ) -> Self {
         let parts = scorers.iter().enumerate().filter(|(at, _)| !raw(*at).is_empty());
-        let part = |(at, s): (usize, &Scorer)| ScorerPart {
-            at,
-            weight: s.weight,
-            normalize: s.normalize,
-            max: 0,
-            at_max: NodeSet::default(),
-            count_at_max: 0,
-        };
         let mut totals = Self {
-            parts: parts.map(part).collect(),
+            parts: parts.map(|(at, scorer)| ScorerPart::new(at, scorer)).collect(),
             totals: MaxTree::new(rows, UNFIT),
             stale: true,
             invalid: 0,
@@ -119,10 +169,9 @@ impl Totals {
         }
     }
 
-    /// Ends a series of updates. Recomputes all totals if the largest raw score of a scorer has changed.
+    /// Ends a series of updates. Recomputes all totals if an extreme raw score of a scorer has changed.
     pub(crate) fn settle<'a>(&mut self, raw: impl Fn(usize) -> &'a [i64], fits: &NodeSet) {
-        let max_is_gone = |part: &ScorerPart| part.is_relative() && part.max > 0 && part.count_at_max == 0;
-        if !self.stale && !self.parts.iter().any(max_is_gone) {
+        if !self.stale && !self.parts.iter().any(ScorerPart::is_outdated) {
             return;
         }
         self.stale = false;
@@ -142,11 +191,11 @@ impl Totals {
     /// Adds one scorer's part to the totals of all rows that fit.
     fn add_part(&mut self, at: usize, raw: &[i64], fits: &NodeSet) {
         if self.parts[at].is_relative() {
-            self.parts[at].find_max(raw, fits);
+            self.parts[at].find_extremes(raw, fits);
         }
-        let ScorerPart { weight, normalize, max, .. } = self.parts[at];
+        let ScorerPart { weight, normalize, extremes, .. } = self.parts[at];
         for row in fits {
-            let score = normalized(normalize, raw[row.at()], max);
+            let score = normalized(normalize, raw[row.at()], extremes);
             self.totals.numbers_mut()[row.at()] += score.saturating_mul(weight);
             if !(0..=100).contains(&score) {
                 self.mark_invalid(row, true);
@@ -179,10 +228,10 @@ impl Totals {
         }
     }
 
-    /// Returns true if the sums are also correct for the subset `some` of the rows that fit, that is, if the divisors
-    /// of raw scores stay the same without the other rows.
+    /// Returns true if the sums are also correct for the subset `some` of the rows that fit, that is, if the extreme
+    /// raw scores stay the same without the other rows.
     pub(crate) fn hold_for(&self, some: &NodeSet) -> bool {
-        self.parts.iter().all(|part| !part.is_relative() || part.max == 0 || part.at_max.intersects(some))
+        self.parts.iter().all(|part| part.holds_for(some))
     }
 
     /// Copies the sums, one per row. Values for rows that do not fit are meaningless.
@@ -200,7 +249,8 @@ impl Totals {
 
     /// Approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
-        let parts = self.parts.iter().map(|part| size_of::<ScorerPart>() + 8 * part.at_max.words().len());
+        let words = |part: &ScorerPart| part.largest.rows.words().len() + part.smallest.rows.words().len();
+        let parts = self.parts.iter().map(|part| size_of::<ScorerPart>() + 8 * words(part));
         size_of::<Self>() + self.totals.size() + 8 * self.is_invalid.words().len() + parts.sum::<usize>()
     }
 }

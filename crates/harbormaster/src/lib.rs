@@ -76,8 +76,8 @@ pub mod prelude {
 /// Kubernetes objects as the scheduler stores them and plugins read them.
 pub mod api {
     pub use harbormaster_api::{
-        Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, Quantity,
-        Release, Resources, Service, Str, Timestamp, Workload, WorkloadKind,
+        Labels, Namespace, Node, Object, ObjectKey, ObjectKind, Pod, PodDisruptionBudget, PodSpec, QosClass,
+        Quantity, Release, Resources, Service, Str, Timestamp, Workload, WorkloadKind,
         features::{Feature, Features},
         labels, node, pod,
         points::ExtensionPoint,
@@ -101,6 +101,12 @@ pub mod framework {
         },
         table::{Columns, LogPosition, NodeTable, RowImage, UsedPorts},
     };
+}
+
+/// Preemption, for plugins that take the place of DefaultPreemption.
+pub mod preemption {
+    pub use harbormaster_api::args::DefaultPreemptionArgs;
+    pub use harbormaster_plugins::default_preemption::{DefaultPreemption, Spares};
 }
 
 /// Errors in a configuration, with their positions.

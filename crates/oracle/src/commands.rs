@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod cel;
 pub(crate) mod decisions;
+pub(crate) mod family;
 pub(crate) mod hints;
 pub(crate) mod preemptions;
 pub(crate) mod replicas;

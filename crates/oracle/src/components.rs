@@ -24,7 +24,9 @@ pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use endpoint::Endpoint;
 pub(crate) use line_process::LineProcess;
 pub use ports::free_ports;
-pub use real_binary::{Helm, HelmVersion, Kubectl, KubectlVersion, RealBinary, Rendered, YamlLibrary};
+pub use real_binary::{
+    FamilyBinary, Helm, HelmVersion, Kubectl, KubectlVersion, RealBinary, Rendered, YamlLibrary,
+};
 
 use std::fmt;
 use std::io;

@@ -11,6 +11,7 @@
 //! - [`cel`] compares the values, errors and costs of random CEL expressions.
 //! - [`decisions`] compares how two schedulers handle the same cluster changes on a real API server.
 //! - [`mod@bench`] compares the cost of two schedulers.
+//! - [`family`] compares the plugins in `contrib/` with those of kubernetes-sigs/scheduler-plugins.
 //!
 //! The clusters of [`verdicts`], [`hints`] and [`decisions`] come from [`generate`]; add a flavour there for each new
 //! plugin.
@@ -36,6 +37,7 @@ pub mod components;
 pub mod decisions;
 pub mod embedded;
 pub mod extenders;
+pub mod family;
 pub mod generate;
 mod groups;
 pub mod harbormaster;

@@ -26,6 +26,8 @@ enum Command {
     Cel(commands::cel::Arguments),
     /// Compares the outcome of every pod while a cluster changes.
     Decisions(commands::decisions::Arguments),
+    /// Compares the plugins in contrib/ with those of kubernetes-sigs/scheduler-plugins.
+    Family(commands::family::Arguments),
     /// Compares pods per second, CPU time and memory.
     Bench(commands::bench::Arguments),
     /// Checks that a pod costs no more after many minutes than at the start.
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Preemptions(arguments) => arguments.run(),
         Command::Cel(arguments) => arguments.run(),
         Command::Decisions(arguments) => arguments.run(),
+        Command::Family(arguments) => arguments.run(),
         Command::Bench(arguments) => arguments.run(),
         Command::Soak(arguments) => arguments.run(),
         Command::Replicas(arguments) => arguments.run(),

@@ -21,7 +21,8 @@ pub use report::{Finding, Report};
 
 use crate::verdict_oracle::{Preemption, Request, VerdictOracle};
 use cost::Importance;
-use ours::{Eviction, Ours};
+use ours::Eviction;
+pub(crate) use ours::Ours;
 use scene::Scene;
 
 /// Options of a comparison.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 use std::process::Command;
 
 use harbormaster_api::Release;
@@ -109,6 +110,10 @@ pub struct PodVerdict {
     /// Results of the hints for each of [`Request::changes`]. Empty if the profile does not exist.
     #[serde(default)]
     pub hints: Vec<Hints>,
+    /// `namespace/name` of the pending pods before which the QueueSort plugin puts the pod, sorted. Only the program with
+    /// the plugins of scheduler-plugins fills it.
+    #[serde(default)]
+    pub before: Vec<String>,
 }
 
 /// Name of the claim for extended resources until it is created.
@@ -222,6 +227,13 @@ impl VerdictOracle {
         command.arg("verdicts").arg(format!("--feature-gates={}", gates.join(",")));
         let process = LineProcess::start(command.stderr(log.try_clone()?))?;
         Ok(Self { release, process, log })
+    }
+
+    /// Starts another program that answers the same requests, about Kubernetes 1.36 or older.
+    pub(crate) fn of_program(program: &Path) -> Result<Self, Error> {
+        let log = tempfile::tempfile()?;
+        let process = LineProcess::start(Command::new(program).stderr(log.try_clone()?))?;
+        Ok(Self { release: Release::V1_36, process, log })
     }
 
     /// Sends a request and waits for the response.

@@ -18,6 +18,7 @@ use anyhow::Context;
 use harbormaster_api::Release;
 
 pub use compare::{Difference, compare};
+pub(crate) use judgement::Judgement;
 pub use library_source::HarbormasterLibrary;
 pub use report::Report;
 pub use source::{RealPlugins, Result, VerdictSource, Verdicts};
@@ -42,6 +43,8 @@ pub struct Options {
     pub only: Option<String>,
     /// If true, the differences of all clusters are counted; otherwise, the comparison stops at the first difference.
     pub keep_going: bool,
+    /// Subcommand and flags that reproduce a difference, apart from the seed.
+    pub command: String,
 }
 
 /// Counts of the comparisons so far.
@@ -57,6 +60,8 @@ pub struct Counts {
     pub scores: u64,
     /// Number of pods for which a plugin failed.
     pub errors: u64,
+    /// Number of nodes on which evictions make a pod fit.
+    pub candidates: u64,
     /// Number of rejections by plugin, including those of whole pods. Shows the coverage of the clusters.
     pub rejections: BTreeMap<String, u64>,
     /// Number of pairs of a claim and a node for which devices were chosen.
@@ -71,17 +76,32 @@ pub fn run(
     options: &Options,
     left: &mut dyn VerdictSource,
     right: &mut dyn VerdictSource,
+    progress: impl FnMut(&Counts),
+) -> Result<Report> {
+    let cluster = |seed| {
+        let mut cluster = Cluster::new(seed, &options.shape);
+        if options.release >= Release::V1_37 {
+            // A documented difference: namespace selectors do not select a namespace without an object.
+            cluster.add_missing_namespaces();
+        }
+        cluster
+    };
+    run_on(&cluster, options, left, right, progress)
+}
+
+/// Like [`run`], in the clusters that `cluster` generates from seeds.
+pub(crate) fn run_on(
+    cluster: &dyn Fn(u64) -> Cluster,
+    options: &Options,
+    left: &mut dyn VerdictSource,
+    right: &mut dyn VerdictSource,
     mut progress: impl FnMut(&Counts),
 ) -> Result<Report> {
     let start = Instant::now();
     let mut counts = Counts::default();
     let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
     for seed in options.seed..options.seed.saturating_add(options.clusters) {
-        let mut cluster = Cluster::new(seed, &options.shape);
-        if options.release >= Release::V1_37 {
-            // A documented difference: namespace selectors do not select a namespace without an object.
-            cluster.add_missing_namespaces();
-        }
+        let cluster = cluster(seed);
         let expected = left.judge(&cluster).with_context(|| format!("{}, seed {seed}", left.name()))?;
         let actual = match right.judge(&cluster) {
             Err(error) if options.keep_going => {
@@ -103,7 +123,7 @@ pub fn run(
             }
         } else if let Some(difference) = differences.next() {
             let small = shrink::shrink(cluster, &difference, left, right, options.shrink_for);
-            let finding = report::Finding::new(options.release, seed, small, left, right, difference)?;
+            let finding = report::Finding::new(&options.command, seed, small, left, right, difference)?;
             return Ok(Report { counts, elapsed: start.elapsed(), kinds, finding: Some(finding) });
         }
         progress(&counts);
@@ -135,6 +155,8 @@ impl Counts {
             self.verdicts += verdict.nodes.len() as u64;
             self.scores += verdict.scores.len() as u64;
             self.errors += u64::from(verdict.error.is_some());
+            let preemption = verdict.preemption.as_ref();
+            self.candidates += preemption.map_or(0, |preemption| preemption.candidates.len() as u64);
             let statuses =
                 [&verdict.pre_enqueue, &verdict.pre_filter].into_iter().chain(verdict.nodes.values());
             for status in statuses.flatten() {

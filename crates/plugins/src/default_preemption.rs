@@ -124,11 +124,28 @@ impl PreEnqueue for DefaultPreemption {
 
 impl PostFilter for DefaultPreemption {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
+        self.post_filter_sparing(cx, &|_| false)
+    }
+}
+
+/// Returns true for pods that must not be evicted.
+pub type Spares<'a> = &'a dyn Fn(&PodInfo) -> bool;
+
+impl DefaultPreemption {
+    /// Like PostFilter, but evicts no pod that `spares` is true for. For plugins that protect some pods.
+    ///
+    /// # Errors
+    /// If an extender or a Filter plugin fails.
+    pub fn post_filter_sparing(
+        &self,
+        cx: &mut PostFilterCycle<'_>,
+        spares: Spares<'_>,
+    ) -> PluginResult<PostFiltered> {
         if let Some(why) = eligibility::ineligible_reason(cx, self.workload_aware) {
             return Ok(no_help(why, Nomination::Keep));
         }
         let mut search = Search::new(self.rules);
-        search.run(&self.args, cx.pod, cx.what_if);
+        search.run(&self.args, cx.pod, cx.what_if, spares);
         if search.candidates.is_empty() {
             if let Some(error) = search.error() {
                 return Err(prefixed(&error).into());

@@ -127,7 +127,10 @@ impl Judge {
             }
         }
         judge.cache.cluster.refresh();
-        let pending = cluster.pending.into_iter().map(|pod| judge.cache.info(pod)).collect();
+        let pending: Vec<_> = cluster.pending.into_iter().map(|pod| judge.cache.info(pod)).collect();
+        let nominated =
+            pending.iter().filter_map(|pod| Some((pod.status.nominated_node_name.clone()?, pod.clone())));
+        judge.cache.cluster.set_nominations(nominated.collect());
         (judge, pending)
     }
 

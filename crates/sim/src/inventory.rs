@@ -211,8 +211,13 @@ impl Inventory {
     /// that plugins cannot decode.
     pub fn custom_notices(&self, config: &EngineConfig) -> Vec<String> {
         let (kinds, mut ignored) = (config.resources(), self.ignored.clone());
+        // Admission reads priority classes, whether or not a plugin does.
+        let is_class =
+            |object: &CustomObject| object.kind == "PriorityClass" && object.group == "scheduling.k8s.io";
         let is_read = |object: &CustomObject| {
-            kinds.iter().any(|kind| self.serves(object, kind)) || devices::is_template_read(object, &kinds)
+            is_class(object)
+                || kinds.iter().any(|kind| self.serves(object, kind))
+                || devices::is_template_read(object, &kinds)
         };
         for object in self.custom.iter().filter(|object| !is_read(object)) {
             *ignored.entry(object.kind.clone()).or_default() += 1;
@@ -311,9 +316,7 @@ impl Builder {
         }
         let known = !kind.is_custom() && self.cluster.decode(&mut self.decoder, &kind.kind, &value)?;
         self.orders.resize(self.cluster.pending.len(), manifest.order);
-        let may_be_named = !known
-            && !workloads::is_workload(kind)
-            && !matches!(kind.rules, Rules::PriorityClass | Rules::Definition);
+        let may_be_named = !known && !workloads::is_workload(kind) && kind.rules != Rules::Definition;
         if may_be_named {
             let (group, kind) = (kind.group.clone(), kind.kind.clone());
             self.cluster.custom.push(CustomObject { group, kind, value });

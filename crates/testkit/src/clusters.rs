@@ -41,6 +41,19 @@ pub fn cluster(
     table
 }
 
+/// Replaces the nominated pods of the cluster.
+///
+/// # Panics
+/// If a pod has no nominated node; call [`PodBuilder::nominated_to`].
+pub fn nominate(cluster: &mut Cluster, pods: impl IntoIterator<Item = PodBuilder>) {
+    let pairs = pods.into_iter().map(|pod| {
+        let pod = pod.info();
+        let node = pod.status.nominated_node_name.clone();
+        (node.unwrap_or_else(|| panic!("{pod:?} has no nominated node")), pod)
+    });
+    cluster.set_nominations(pairs.collect());
+}
+
 /// Returns a profile named `default-scheduler` with the given plugins at the given points (`Filter`, `Score`, …), with
 /// weight 1 and without arguments.
 ///

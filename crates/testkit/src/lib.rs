@@ -20,7 +20,7 @@ mod variants;
 pub mod what_if;
 pub mod words;
 
-pub use clusters::{cluster, profile, profile_for, profile_with_args, profile_with_weights};
+pub use clusters::{cluster, nominate, profile, profile_for, profile_with_args, profile_with_weights};
 pub use conformance::{
     adding_and_removing_is_neutral, answers_are_repeatable, batch_equals_single, index_equals_rebuilt_one,
     permit_lets_all_go, reads_are_complete, reserve_is_taken_back, resource_fits_definition, row_scope_holds,

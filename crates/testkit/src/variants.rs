@@ -37,6 +37,7 @@ pub(crate) fn of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
     let PodSpec {
         scheduler_name: _,
         priority: _,
+        priority_class: _,
         never_preempts: _,
         node_selector: _,
         node_affinity: _,
@@ -54,6 +55,7 @@ pub(crate) fn of_spec(pod: &Pod, words: &Words) -> Vec<(&'static str, Pod)> {
         pod_group: _,
         host_network: _,
         host_users: _,
+        seccomp_profiles: _,
         restarts_all_containers: _,
         has_mount_options: _,
     } = &*pod.spec;
@@ -84,11 +86,17 @@ impl Variants<'_> {
         for priority in PRIORITIES {
             self.add("spec.priority", |s| s.priority = priority);
         }
+        for class in [None, Some("one".into()), Some("other".into())] {
+            self.add("spec.priorityClassName", |s| s.priority_class = class);
+        }
         self.add("spec.preemptionPolicy", |s| s.never_preempts = !s.never_preempts);
         for group in [None, Some("one".into()), Some("other".into())] {
             self.add("spec.schedulingGroup", |s| s.pod_group = group);
         }
         self.add("spec.hostNetwork", |s| s.host_network = !s.host_network);
+        for profiles in [vec![], vec!["operator/ns/a.json".into()], vec!["operator/ns/b.json".into()]] {
+            self.add("spec.securityContext.seccompProfile", |s| s.seccomp_profiles = profiles);
+        }
         for users in [None, Some(false), Some(true)] {
             self.add("spec.hostUsers", |s| s.host_users = users);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use harbormaster_api::Timestamp;
 use harbormaster_framework::{
     attempt::{Attempt, Decision, DryRun, NominatedRow, Runner, Search},
     cluster::Cluster,
@@ -141,6 +142,10 @@ impl WhatIf for TrialWhatIf<'_> {
 
     fn objects(&self) -> &Objects {
         self.trial.cluster.objects()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.trial.cluster.now()
     }
 
     fn rejection(&self, row: NodeIdx) -> Option<Reject> {

@@ -8,7 +8,7 @@ use super::{
     selector::{WireAffinity, WireLabelSelector},
 };
 use crate::{
-    PodSpec, Quantity,
+    PodSpec, Quantity, Str,
     pod::{
         Container, HostPort, InTreeDisk, PodClaim, ResourceList, TopologySpreadConstraint, Volume,
         VolumeSource,
@@ -28,6 +28,7 @@ pub(super) struct Spec<'a> {
     pub(super) scheduling_gates: List<Named<'a>>,
     scheduler_name: Text<'a>,
     priority: Option<i32>,
+    priority_class_name: Text<'a>,
     preemption_policy: Text<'a>,
     node_selector: Option<Map<'a, Text<'a>>>,
     affinity: Option<WireAffinity<'a>>,
@@ -43,6 +44,7 @@ pub(super) struct Spec<'a> {
     scheduling_group: Option<SchedulingGroup<'a>>,
     host_network: Option<bool>,
     host_users: Option<bool>,
+    security_context: Option<SecurityContext<'a>>,
 }
 
 /// An entry from which only the name is read.
@@ -93,6 +95,22 @@ struct WireContainer<'a> {
     restart_policy: Text<'a>,
     restart_policy_rules: List<RestartRule<'a>>,
     volume_mounts: List<Mount>,
+    security_context: Option<SecurityContext<'a>>,
+}
+
+/// `securityContext` of a pod or container.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct SecurityContext<'a> {
+    seccomp_profile: Option<SeccompProfile<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+struct SeccompProfile<'a> {
+    #[serde(rename = "type")]
+    kind: Text<'a>,
+    localhost_profile: Text<'a>,
 }
 
 /// A container from which only the mounts are read.
@@ -198,6 +216,7 @@ impl Spec<'_> {
         PodSpec {
             scheduler_name: interner.intern(scheduler),
             priority: self.priority.unwrap_or_default(),
+            priority_class: self.priority_class_name.intern_some(interner),
             never_preempts: *self.preemption_policy == *"Never",
             node_selector: self.node_selector.as_ref().map(|labels| labels.labels(interner)),
             node_affinity: node_affinity.map(|a| a.intern(interner)),
@@ -215,6 +234,7 @@ impl Spec<'_> {
             pod_group: group.and_then(|g| g.pod_group_name.intern_some(interner)),
             host_network,
             host_users: self.host_users,
+            seccomp_profiles: self.seccomp_profiles(interner),
             restarts_all_containers: self.restarts_all_containers(),
             has_mount_options: self.has_mount_options(),
         }
@@ -223,6 +243,15 @@ impl Spec<'_> {
     fn restarts_all_containers(&self) -> bool {
         let containers = self.containers.0.iter().chain(&self.init_containers.0);
         containers.flat_map(|c| &c.restart_policy_rules.0).any(|rule| *rule.action == *"RestartAllContainers")
+    }
+
+    /// Profiles on the node that the pod and its containers name.
+    fn seccomp_profiles(&self, interner: &mut Interner) -> Vec<Str> {
+        let of_containers = self.containers.0.iter().map(|container| &container.security_context);
+        let all = [&self.security_context].into_iter().chain(of_containers).flatten();
+        let profiles = all.filter_map(|context| context.seccomp_profile.as_ref());
+        let local = profiles.filter(|profile| *profile.kind == *"Localhost");
+        local.filter_map(|profile| profile.localhost_profile.intern_some(interner)).collect()
     }
 
     fn has_mount_options(&self) -> bool {

@@ -227,6 +227,7 @@ impl Engine {
         trial: &mut Trial,
         now: Timestamp,
     ) -> Result<(Held, Option<Attempt>), Failure> {
+        self.nominator.show(&self.pods, &mut self.cache.cluster);
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
         let begun = self.meter.as_ref().map(|meter| meter.now());
@@ -246,6 +247,7 @@ impl Engine {
 
     /// Occupies a certain node for one member. Returns `None` if it does not fit there.
     pub(super) fn place_on(&mut self, entry: &QueuedPod, row: NodeIdx) -> Result<Option<Placed>, String> {
+        self.nominator.show(&self.pods, &mut self.cache.cluster);
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let attempt = self.finder.find_on(&mut self.cache.cluster, entry, &nominated, row);
         let Some(attempt) = attempt.map_err(|failure| failure.message())? else { return Ok(None) };

@@ -130,6 +130,7 @@ impl Engine {
     }
 
     fn search(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
+        self.nominator.show(&self.pods, &mut self.cache.cluster);
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
         let attempt = self.finder.find(cluster, entry, (&nominated, None), cycle, now);

@@ -77,6 +77,23 @@ impl<const REVERSE: bool> Score<Row> for Label<REVERSE> {
     }
 }
 
+/// Scores by a label, between the smallest and the largest.
+struct Span;
+
+impl Plugin for Span {
+    const NAME: &'static str = "Span";
+    implemented_points!();
+    fn reads(&self, _: RowPod<'_>, _: &mut Reads) {}
+}
+
+impl Score<Row> for Span {
+    const NORMALIZE: Normalize = Normalize::MinMax;
+    fn score(&self, _: &RowCycle<'_>, _: &(), node: NodeRef<'_>) -> PluginResult<i64> {
+        let rank = node.labels().and_then(|l| l.get("rank")).and_then(|v| v.parse().ok());
+        Ok(rank.map_or(0, |rank: i64| 5 - rank))
+    }
+}
+
 /// Cluster-scoped: rejects nodes with several pods if the pod's name ends in "odd".
 struct Fickle;
 
@@ -114,14 +131,17 @@ without_args! {
     Cpu => Cpu;
     Label<true> => Label;
     Label<false> => Label;
+    Span => Span;
     Fickle => Fickle;
 }
 
 fn profile(fickle: bool) -> Arc<Profile> {
     let mut registry = Registry::default();
-    registry.register::<Cpu>().register::<Label<true>>().register::<Label<false>>().register::<Fickle>();
+    registry.register::<Cpu>().register::<Label<true>>().register::<Label<false>>().register::<Span>();
+    registry.register::<Fickle>();
     let mut filters = vec![("Cpu".to_owned(), 0)];
-    let mut scores = vec![("Cpu".to_owned(), 1), ("LabelDown".to_owned(), 3), ("LabelUp".to_owned(), 2)];
+    let weights = [("Cpu", 1), ("LabelDown", 3), ("LabelUp", 2), ("Span", 4)];
+    let mut scores: Vec<_> = weights.map(|(name, weight)| (name.to_owned(), weight)).into();
     if fickle {
         filters.insert(0, ("Fickle".to_owned(), 0));
         scores.push(("Fickle".to_owned(), 5));

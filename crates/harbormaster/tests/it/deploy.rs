@@ -81,7 +81,8 @@ fn the_chart_reflects_its_values() {
         "{schedulerName: batch, replicaCount: 1, image: {registry: images.example.com, digest: \
          'sha256:0000000000000000000000000000000000000000000000000000000000000000'}, extraArgs: [-v=4], extraEnv: [{name: OTEL_SERVICE_NAME, value: mine}], config: {parallelism: \
          4}, rbac: {extraRules: [{apiGroups: [example.com], resources: [things], verbs: [list]}]}, metrics: \
-         {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}",
+         {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}, \
+         schedulerPlugins: {enabled: true}}",
     )
     .unwrap();
     for part in [
@@ -95,6 +96,8 @@ fn the_chart_reflects_its_values() {
         "kind: ServiceMonitor",
         "alert: HarbormasterHasNoLeader",
         "harbormaster.json: \"{",
+        "command: [/usr/local/bin/harbormaster-plugins]",
+        "resources: [podgroups]",
         "replicas: 1",
     ] {
         assert!(text.contains(part), "{part}:\n{text}");
@@ -104,6 +107,7 @@ fn the_chart_reflects_its_values() {
         "{serviceAccount: {create: false}, rbac: {create: false}, podDisruptionBudget: {enabled: false}}",
     )
     .unwrap();
+    assert!(!nothing.contains("harbormaster-plugins"), "{nothing}");
     for kind in ["ServiceAccount", "ClusterRole", "Role", "PodDisruptionBudget", "ServiceMonitor"] {
         assert!(!nothing.contains(&format!("kind: {kind}\n")), "{kind}:\n{nothing}");
     }

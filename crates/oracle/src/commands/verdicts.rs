@@ -63,6 +63,7 @@ impl Arguments {
             shrink_for: Duration::from_secs(self.shrink),
             only: self.only.clone(),
             keep_going: self.keep_going,
+            command: format!("verdicts --kube {release}"),
         };
         let mut left = RealPlugins::start(release)?;
         let mut right: Box<dyn VerdictSource> = match self.right {

@@ -63,6 +63,32 @@ impl RealBinary {
     }
 }
 
+/// A program with the plugins of kubernetes-sigs/scheduler-plugins.
+#[derive(Debug, Clone)]
+pub struct FamilyBinary(PathBuf);
+
+impl FamilyBinary {
+    /// Returns the program, which is built if necessary, as by [`RealBinary::ensure`].
+    pub fn ensure() -> Result<Self, Error> {
+        let module = GoModule {
+            directory: "tests/family",
+            package: ".",
+            name: "family",
+            versions: Versions::MAIN,
+            reference: "k8s.io/kubernetes",
+            description: "the plugins of scheduler-plugins",
+            minutes: 3,
+        };
+        module.ensure().map(|program| Self(program.path))
+    }
+
+    /// The executable file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
 /// Versions of kubectl that are tested: the oldest and the newest in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubectlVersion {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use harbormaster_api::features::Features;
 use harbormaster_api::{Pod, Timestamp};
-use harbormaster_core::{Effect, Engine, EvictOutcome, Input};
+use harbormaster_core::{Effect, Engine, EngineConfig, EvictOutcome, Input};
+use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::Inventory;
 use serde_json::Value;
@@ -14,15 +15,15 @@ use super::Options;
 
 /// The victims and their node.
 #[derive(Debug)]
-pub(super) struct Eviction {
-    pub(super) node: String,
+pub(crate) struct Eviction {
+    pub(crate) node: String,
     /// `namespace/name`, sorted.
-    pub(super) victims: Vec<String>,
+    pub(crate) victims: Vec<String>,
 }
 
 /// An engine with the default configuration and the objects of the cluster. Victims are not deleted, so that every pod
 /// is evaluated in the same cluster.
-pub(super) struct Ours {
+pub(crate) struct Ours {
     engine: Engine,
     now: Timestamp,
     pending: BTreeMap<String, Pod>,
@@ -32,8 +33,14 @@ impl Ours {
     pub(super) fn new(options: &Options, objects: &[Value]) -> Result<Self> {
         let (features, parity) = (Features::of(options.release), options.parity);
         let setup = Setup::read(None, &Choices { features, parity, ..Choices::default() })?;
-        let cluster = Inventory::from_objects(objects.to_vec())?;
-        let (mut engine, now) = (Engine::new(setup.engine), Timestamp::from_secs(1_800_000_000));
+        Ok(Self::of(setup.engine, Inventory::from_objects(objects.to_vec())?))
+    }
+
+    /// Creates an engine with a configuration and the objects of a cluster.
+    pub(crate) fn of(config: EngineConfig, cluster: Inventory) -> Self {
+        let custom: Vec<RawObject> = config.resources().iter().flat_map(|kind| raw(&cluster, kind)).collect();
+        let (mut engine, now) = (Engine::new(config), Timestamp::from_secs(1_800_000_000));
+        custom.into_iter().for_each(|object| engine.handle(Input::Custom(object), now));
         let there = cluster.objects.into_iter().map(Input::Object);
         let there = there.chain(cluster.nodes.into_iter().map(Input::Node));
         let there = there.chain(cluster.bound.into_iter().map(Input::Pod));
@@ -41,11 +48,11 @@ impl Ours {
         engine.take_effects();
         let pending = cluster.pending.into_iter();
         let pending = pending.map(|pod| (format!("{}/{}", pod.namespace, pod.name), pod)).collect();
-        Ok(Self { engine, now, pending })
+        Self { engine, now, pending }
     }
 
     /// Returns the victims for a pod, if there are any.
-    pub(super) fn evicted_for(&mut self, pod: &str) -> Result<Option<Eviction>> {
+    pub(crate) fn evicted_for(&mut self, pod: &str) -> Result<Option<Eviction>> {
         let pod = self.pending.remove(pod).with_context(|| format!("there is no pending pod {pod}"))?;
         let uid = pod.uid.clone();
         self.engine.handle(Input::Pod(pod), self.now);
@@ -75,4 +82,16 @@ impl Ours {
         victims.sort();
         Ok(nominated.map(|node| Eviction { node: node.to_string(), victims }))
     }
+}
+
+/// Returns the objects of a kind that a plugin reads.
+fn raw(cluster: &Inventory, kind: &ResourceKind) -> Vec<RawObject> {
+    let name = kind.name();
+    let raw = |object: &Value| {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let (namespace, own) = (text("namespace").into(), text("name").into());
+        let key = CustomKey { resource: name.to_string().into(), namespace, name: own };
+        RawObject { key, json: object.to_string().into() }
+    };
+    cluster.custom_of(name.group, kind.kind()).map(raw).collect()
 }

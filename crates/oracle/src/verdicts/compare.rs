@@ -6,7 +6,7 @@ use std::fmt::{Debug, Display};
 use serde::Serialize;
 
 use super::Verdicts;
-use crate::verdict_oracle::{ClaimAllocation, NodeScore, PodVerdict, Status};
+use crate::verdict_oracle::{ClaimAllocation, NodeScore, PodVerdict, Preemption, Status};
 
 /// A difference between two sources' verdicts on one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -90,6 +90,9 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference>
     if left.profile != right.profile {
         return Some((None, "profile".to_owned(), left.profile.clone(), right.profile.clone()));
     }
+    if left.before != right.before {
+        return Some((None, "QueueSort".to_owned(), left.before.join(" "), right.before.join(" ")));
+    }
     let early = point("PreEnqueue", &left.pre_enqueue, &right.pre_enqueue)
         .or_else(|| point("PreFilter", &left.pre_filter, &right.pre_filter));
     // A rejected pod has no verdicts on nodes, whatever a source reports.
@@ -106,7 +109,8 @@ fn compare_pod(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference>
             compare_filters(left, right).or_else(|| compare_allocations(left, right))
         }
         (true, true) => {
-            compare_nodes(left, right).or_else(|| compare_allocations(left, right)).or_else(post_filter)
+            let nodes = compare_nodes(left, right).or_else(|| compare_allocations(left, right));
+            nodes.or_else(post_filter).or_else(|| compare_victims(left, right))
         }
         _ if failed.iter().any(|failure| also_failed.contains(failure)) => None,
         _ => Some((None, "error".to_owned(), option(&failed.first()), option(&also_failed.first()))),
@@ -134,6 +138,21 @@ fn compare_allocations(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDif
         |claims: Option<&Vec<ClaimAllocation>>| claims.map_or_else(none, |claims| format!("{claims:?}"));
     let (node, a, b) = first_difference(&left.allocations, &right.allocations)?;
     Some((Some(node), "allocation".to_owned(), text(a), text(b)))
+}
+
+/// Compares the victims on the node that the second source chooses, if both were asked. Either both find a node or
+/// neither does.
+fn compare_victims(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference> {
+    let (Some(left), Some(right)) = (&left.preemption, &right.preemption) else { return None };
+    let victims = |preemption: &Preemption| {
+        let mut victims = preemption.candidates.get(&right.node).map(|candidate| candidate.victims.clone());
+        victims.iter_mut().for_each(|victims| victims.sort());
+        victims
+    };
+    let (theirs, ours) = (victims(left), victims(right));
+    let differ = if right.node.is_empty() { !left.candidates.is_empty() } else { theirs != ours };
+    let text = |preemption: &Preemption| format!("{:?}", preemption.candidates);
+    differ.then(|| (None, "victims".to_owned(), text(left), text(right)))
 }
 
 fn compare_nodes(left: &PodVerdict, right: &PodVerdict) -> Option<FoundDifference> {
@@ -240,6 +259,7 @@ mod tests {
             post_filter: None,
             preemption: None,
             hints: Vec::new(),
+            before: Vec::new(),
         };
         BTreeMap::from([(verdict.pod.clone(), verdict)])
     }

@@ -235,6 +235,10 @@ impl WhatIf for NoDryRuns<'_> {
         self.nodes.objects()
     }
 
+    fn now(&self) -> Timestamp {
+        self.nodes.now()
+    }
+
     fn rejection(&self, row: NodeIdx) -> Option<Reject> {
         self.attempt.rejection_of(row).cloned()
     }

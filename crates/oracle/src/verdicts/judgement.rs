@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::source::Verdicts;
 use crate::verdict_oracle::{NodeScore, PodVerdict, Status};
 
 /// The parts of the output of `harbormaster simulate --explain -o json` that are compared.
 #[derive(Debug, Deserialize)]
-pub(super) struct Judgement {
+pub(crate) struct Judgement {
     pods: Vec<JudgedPod>,
     explanations: Vec<Explanation>,
 }
@@ -55,6 +55,15 @@ struct JudgedPluginScore {
     weighted: i64,
 }
 
+impl Judgement {
+    /// Reads a report and the explanations of its pods.
+    pub(crate) fn of(report: &impl Serialize, explanations: &impl Serialize) -> serde_json::Result<Self> {
+        let mut both = serde_json::to_value(report)?;
+        both["explanations"] = serde_json::to_value(explanations)?;
+        serde_json::from_value(both)
+    }
+}
+
 impl From<Judgement> for Verdicts {
     fn from(judgement: Judgement) -> Self {
         let by_pod =
@@ -84,6 +93,7 @@ fn verdict(pod: JudgedPod, explanation: Option<Explanation>) -> PodVerdict {
         post_filter: None,
         preemption: None,
         hints: Vec::new(),
+        before: Vec::new(),
     };
     for RejectedNodes { status, nodes } in explanation.rejected {
         let status = sorted(status);

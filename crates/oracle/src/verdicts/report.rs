@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use harbormaster_api::Release;
 use serde::Serialize;
 
 use super::compare::differences;
@@ -35,8 +34,8 @@ impl Report {
 /// A difference with a small cluster that reproduces it.
 #[derive(Debug, Serialize)]
 pub struct Finding {
-    /// Release of Kubernetes, such as `1.36`.
-    pub release: String,
+    /// Subcommand and flags that reproduce the difference, apart from the seed.
+    pub command: String,
     /// Seed of the original cluster.
     pub seed: u64,
     /// The difference in the small cluster.
@@ -58,7 +57,7 @@ pub struct SourceVerdict {
 
 impl Finding {
     pub(super) fn new(
-        release: Release,
+        command: &str,
         seed: u64,
         cluster: Cluster,
         left: &mut dyn VerdictSource,
@@ -76,21 +75,21 @@ impl Finding {
                 .map_or_else(|| "no verdict".to_owned(), |verdict| format!("{verdict:#?}")),
         };
         let sides = vec![side(left, 0), side(right, 1)];
-        Ok(Self { release: release.to_string(), seed, difference, cluster, sides })
+        Ok(Self { command: command.to_owned(), seed, difference, cluster, sides })
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { clusters, pods, verdicts, scores, errors, rejections, allocations, about_devices } =
-            &self.counts;
+        let Counts { clusters, pods, verdicts, scores, errors, candidates, .. } = &self.counts;
+        let Counts { rejections, allocations, about_devices, .. } = &self.counts;
         writeln!(
             f,
             "{clusters} clusters, {pods} pods, {verdicts} verdicts, {scores} scored nodes in {:.1} s: {}",
             self.elapsed.as_secs_f64(),
             if self.is_equal() { "no difference" } else { "DIFFERENT" }
         )?;
-        write!(f, "pods with an error: {errors}; rejections:")?;
+        write!(f, "pods with an error: {errors}; nodes where evictions help: {candidates}; rejections:")?;
         for (plugin, count) in rejections {
             write!(f, " {} {count}", if plugin.is_empty() { "PreFilter's subset" } else { plugin })?;
         }
@@ -124,8 +123,8 @@ impl fmt::Display for Finding {
         for side in &self.sides {
             writeln!(f, "# verdict of {} on {pod}:\n{}", side.name, side.verdict)?;
         }
-        let Self { release, seed, .. } = self;
-        write!(f, "# to reproduce: harbormaster-oracle verdicts --kube {release} --seed {seed} --clusters 1")
+        let Self { command, seed, .. } = self;
+        write!(f, "# to reproduce: harbormaster-oracle {command} --seed {seed} --clusters 1")
     }
 }
 

@@ -19,6 +19,7 @@ fn fifty_thousand_verdicts_and_scores_match_kube_scheduler() {
             shrink_for: Duration::from_secs(60),
             only: None,
             keep_going: false,
+            command: String::new(),
         };
         let mut left = RealPlugins::start(release).unwrap();
         let mut right = HarbormasterLibrary { release };

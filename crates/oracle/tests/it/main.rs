@@ -3,6 +3,7 @@
 mod cel;
 mod control_plane;
 mod decision_comparison;
+mod family;
 mod harbormaster_decisions;
 mod harbormaster_verdicts;
 mod hints;

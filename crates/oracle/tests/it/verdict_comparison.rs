@@ -17,6 +17,7 @@ fn options() -> Options {
         shrink_for: Duration::from_secs(60),
         only: None,
         keep_going: false,
+        command: String::new(),
     }
 }
 

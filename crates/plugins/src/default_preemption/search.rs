@@ -10,7 +10,7 @@ use harbormaster_api::args::DefaultPreemptionArgs;
 use harbormaster_framework::{diagnosis::Diagnosis, prelude::*};
 
 use super::{
-    Rules,
+    Rules, Spares,
     bound::Bounds,
     choice::Cost,
     quota::{Quota, wanted},
@@ -45,7 +45,13 @@ impl Search {
     }
 
     /// Tries the nodes where evictions might make room.
-    pub(super) fn run(&mut self, args: &DefaultPreemptionArgs, pod: &PodInfo, what_if: &mut dyn WhatIf) {
+    pub(super) fn run(
+        &mut self,
+        args: &DefaultPreemptionArgs,
+        pod: &PodInfo,
+        what_if: &mut dyn WhatIf,
+        spares: Spares<'_>,
+    ) {
         let mut rows = what_if.evictable_rows();
         if rows.is_empty() {
             return;
@@ -54,19 +60,25 @@ impl Search {
         rows.rotate_left(first);
         self.preemptible.gather_groups(what_if);
         if what_if.stops_early() || *args != DefaultPreemptionArgs::default() {
-            self.until_enough(Quota::new(wanted(args, rows.len())), &rows, pod, what_if);
+            self.until_enough(Quota::new(wanted(args, rows.len())), &rows, (pod, spares), what_if);
         } else {
-            self.best_first(wanted(args, rows.len()), &rows, pod, what_if);
+            self.best_first(wanted(args, rows.len()), &rows, (pod, spares), what_if);
         }
     }
 
     /// Tries one node after another until there are enough candidates, as kube-scheduler does.
-    fn until_enough(&mut self, mut quota: Quota, rows: &[NodeIdx], pod: &PodInfo, what_if: &mut dyn WhatIf) {
+    fn until_enough(
+        &mut self,
+        mut quota: Quota,
+        rows: &[NodeIdx],
+        (pod, spares): (&PodInfo, Spares<'_>),
+        what_if: &mut dyn WhatIf,
+    ) {
         for row in rows {
             if self.has_no_victims(*row, pod, what_if) {
                 continue;
             }
-            let Some(plan) = self.try_row(*row, pod, what_if) else { continue };
+            let Some(plan) = self.try_row(*row, pod, what_if, spares) else { continue };
             if quota.admits(plan.violations) {
                 self.candidates.push(plan);
             }
@@ -78,7 +90,13 @@ impl Search {
 
     /// Tries the nodes, most promising first, until no untried node can be better or the limit is reached. If there
     /// are extenders, keeps as many candidates as kube-scheduler would send to them.
-    fn best_first(&mut self, enough: usize, rows: &[NodeIdx], pod: &PodInfo, what_if: &mut dyn WhatIf) {
+    fn best_first(
+        &mut self,
+        enough: usize,
+        rows: &[NodeIdx],
+        (pod, spares): (&PodInfo, Spares<'_>),
+        what_if: &mut dyn WhatIf,
+    ) {
         let kept = if what_if.asks_extenders() { enough } else { 1 };
         let mut by_bound = self.rows_by_bound(rows, pod, what_if);
         let mut found: Vec<(Cost, EvictionPlan)> = Vec::new();
@@ -91,7 +109,7 @@ impl Search {
                 break;
             }
             tried += 1;
-            if let Some(plan) = self.try_row(rows[at], pod, what_if) {
+            if let Some(plan) = self.try_row(rows[at], pod, what_if, spares) {
                 let cost = Cost::of(&plan);
                 found.insert(found.partition_point(|(known, _)| *known <= cost), (cost, plan));
                 found.truncate(kept);
@@ -134,8 +152,17 @@ impl Search {
     }
 
     /// Finds the victims on a node, if evictions help there.
-    fn try_row(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &mut dyn WhatIf) -> Option<EvictionPlan> {
-        self.preemptible.gather(row, pod.priority(), what_if);
+    fn try_row(
+        &mut self,
+        row: NodeIdx,
+        pod: &PodInfo,
+        what_if: &mut dyn WhatIf,
+        spares: Spares<'_>,
+    ) -> Option<EvictionPlan> {
+        if !self.preemptible.gather(row, pod.priority(), what_if, spares) {
+            self.without_victims += 1;
+            return None;
+        }
         match self.preemptible.find_victims(what_if.dry_run(row)) {
             Ok(Evictions::DoNotHelp(reject)) => self.reject(reject),
             Ok(Evictions::Help(victims)) if victims.pods.is_empty() => {

@@ -5,7 +5,7 @@ use std::{iter, sync::Arc};
 use harbormaster_framework::prelude::*;
 
 use super::{
-    Rules, budgets, importance,
+    Rules, Spares, budgets, importance,
     unit::{Unit, Wholes, units_below, whole_groups},
 };
 
@@ -47,10 +47,19 @@ impl Preemptible {
     }
 
     /// Collects the units with pods on the node and a priority below `priority`.
-    pub(super) fn gather(&mut self, row: NodeIdx, priority: i32, what_if: &dyn WhatIf) {
+    /// Omits units with a pod that `spares` is true for. Returns false if there are none left.
+    pub(super) fn gather(
+        &mut self,
+        row: NodeIdx,
+        priority: i32,
+        what_if: &dyn WhatIf,
+        spares: Spares<'_>,
+    ) -> bool {
         self.units = units_below(priority, iter::once(row), what_if, &self.wholes);
+        self.units.retain(|unit| !unit.pods.iter().any(|(_, pod)| spares(pod)));
         importance::sort(&mut self.units, self.rules.reverses_unstarted);
         self.violating = budgets::violating_first(&mut self.units, what_if.objects(), self.rules);
+        !self.units.is_empty()
     }
 
     /// Removes all preemptible pods and adds back each unit that still leaves room for the pod.

@@ -1,0 +1,89 @@
+//! PreemptionToleration: preemption that spares pods whose priority class tolerates it for a while.
+//!
+//! The plugin has the name, the arguments and the annotations of the plugin of
+//! [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins). `README.md` lists the differences.
+//!
+//! Reading order: [`policy`] (which pods are protected), then this file.
+
+pub mod policy;
+
+use harbormaster::{
+    api::Str,
+    preemption::{DefaultPreemption, DefaultPreemptionArgs},
+    prelude::*,
+};
+
+use policy::PriorityClass;
+
+/// Preempts pods, but none that its priority class protects. See the [crate's documentation](crate).
+#[derive(Clone, Debug)]
+pub struct PreemptionToleration(DefaultPreemption);
+
+impl Plugin for PreemptionToleration {
+    const NAME: &'static str = "PreemptionToleration";
+    implemented_points!();
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        // Pods that leave their nodes are the reason why PreEnqueue is called again. The plugins that rejected a pod
+        // wake it.
+        Some(vec![Registration::hinted(EventResource::AssignedPod, Action::DELETE, Self::after_pod)])
+    }
+}
+
+impl Build for PreemptionToleration {
+    type Args = DefaultPreemptionArgs;
+
+    fn build(args: DefaultPreemptionArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
+        let (percentage, absolute) = (args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute);
+        let (share, number) = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute");
+        if !(0..=100).contains(&percentage) {
+            return Err(format!("{share}: Invalid value: {percentage}: not in valid range [0, 100]").into());
+        }
+        if absolute < 0 {
+            return Err(format!("{number}: Invalid value: {absolute}: not in valid range [0, inf)").into());
+        }
+        if (percentage, absolute) == (0, 0) {
+            return Err(
+                format!("{share}: Invalid value: 0: cannot be zero at the same time as {number}").into()
+            );
+        }
+        DefaultPreemption::build(args, cx).map(Self)
+    }
+}
+
+impl Watches for PreemptionToleration {
+    type Resources = PriorityClass;
+}
+
+/// Keeps pods out of the queue while pods are being evicted for them, as DefaultPreemption does.
+impl PreEnqueue for PreemptionToleration {
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
+        self.0.pre_enqueue(cx)
+    }
+}
+
+impl PostFilter for PreemptionToleration {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, (): &()) -> PluginResult<PostFiltered> {
+        let (now, priority) = (cx.what_if.now(), cx.pod.priority());
+        let classes = self.watched(cx.what_if.objects());
+        // The classes are copied, because the search changes the cluster.
+        let classes: Vec<(Str, PriorityClass)> =
+            classes.all().map(|class| (class.metadata.name.clone(), class.object)).collect();
+        let is_protected = |pod: &PodInfo| {
+            let class = pod.spec.priority_class.as_ref();
+            let class = class.and_then(|name| classes.iter().find(|(other, _)| other == name));
+            class.is_some_and(|(_, class)| class.protects(pod, priority, now))
+        };
+        self.0.post_filter_sparing(cx, &is_protected)
+    }
+}
+
+impl PreemptionToleration {
+    /// Never wakes the pod.
+    fn after_pod(&self, _: &PodInfo, _: &Change<'_>) -> PluginResult<Hint> {
+        Ok(Hint::Skip)
+    }
+}
+
+#[cfg(test)]
+mod tests;

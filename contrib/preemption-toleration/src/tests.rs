@@ -1,0 +1,151 @@
+use std::sync::Arc;
+
+use harbormaster::{
+    Registry,
+    api::{Timestamp, pod::PodCondition},
+    serde_json::{Value, from_value, json},
+    testkit::{PodBuilder, WhatIfTrial, cluster, custom, node, pod, profile, set_custom},
+};
+
+use super::*;
+use policy::{MINIMUM, SECONDS};
+
+/// Rejects nodes without enough cpu.
+#[derive(Default)]
+struct Room;
+
+impl Plugin for Room {
+    const NAME: &'static str = "Room";
+    implemented_points!();
+}
+
+impl Filter for Room {
+    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+        let wanted = cx.pod.request().milli_cpu + node.requested().milli_cpu;
+        if wanted > node.allocatable().milli_cpu {
+            return Err(Reject::evictable("Insufficient cpu").into());
+        }
+        Ok(())
+    }
+}
+
+const NOW: i64 = 1_800_000_000;
+
+fn plugin() -> PreemptionToleration {
+    PreemptionToleration::build(DefaultPreemptionArgs::default(), &BuildCycle::default()).unwrap()
+}
+
+fn class(name: &str, annotations: Value) -> Value {
+    json!({"metadata": {"name": name, "annotations": annotations}, "value": 100})
+}
+
+fn tolerant(minimum: &str, seconds: &str) -> Value {
+    class("tolerant", json!({ MINIMUM: minimum, SECONDS: seconds }))
+}
+
+/// A pod of priority 100 that was scheduled some seconds ago, and fills the node.
+fn victim(class: &str, seconds_ago: i64) -> PodBuilder {
+    pod("victim").priority(100).cpu("4").on("n").spec(|spec| spec.priority_class = Some(class.into())).pod(
+        |pod| {
+            pod.status.conditions.push(PodCondition {
+                type_: "PodScheduled".into(),
+                status: "True".into(),
+                last_transition: Some(Timestamp::from_secs(NOW - seconds_ago)),
+                ..PodCondition::default()
+            });
+        },
+    )
+}
+
+/// Names of the pods that are evicted for a pod of the given priority, or `None` if eviction does not help.
+fn evicted(classes: Vec<Value>, victims: Vec<PodBuilder>, priority: i32) -> Option<Vec<String>> {
+    let mut registry = Registry::default();
+    registry.register::<Room>();
+    let mut nodes = cluster([node("n").allocatable("4", "8Gi", 110)], victims);
+    nodes.set_now(Timestamp::from_secs(NOW));
+    set_custom::<PriorityClass>(&mut nodes, classes);
+    let mut world = WhatIfTrial::new(profile(&registry, &[("Filter", &["Room"])]), nodes);
+    match world.ask(&plugin(), &pod("p").cpu("4").priority(priority).info()).unwrap() {
+        PostFiltered::Nominate { victims, .. } => {
+            Some(victims.iter().map(|pod: &Arc<PodInfo>| pod.name.to_string()).collect())
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn a_class_protects_its_pods_from_lower_priorities_for_a_while() {
+    for (minimum, seconds, ago, priority, is_evicted) in [
+        ("200", "0", 1, 199, true),
+        ("200", "-1", 1_000_000, 199, false),
+        ("200", "100", 101, 199, true),
+        ("200", "100", 100, 199, true),
+        ("200", "100", 10, 199, false),
+        ("200", "-1", 1, 200, true),
+        ("200", "-1", 1, 201, true),
+        ("200", "9223372036854775807", 1, 199, false),
+    ] {
+        let found = evicted(vec![tolerant(minimum, seconds)], vec![victim("tolerant", ago)], priority);
+        assert_eq!(found.is_some(), is_evicted, "{minimum} {seconds} {ago} {priority}");
+    }
+}
+
+#[test]
+fn classes_without_annotations_and_missing_classes_protect_no_pods() {
+    let plain = class("plain", Value::Null);
+    assert!(evicted(vec![plain.clone()], vec![victim("plain", 1)], 101).is_some());
+    assert!(evicted(vec![plain], vec![victim("missing", 1)], 101).is_some());
+    // The default of the minimum is one more than the value of the class.
+    let seconds_only = class("tolerant", json!({ SECONDS: "-1" }));
+    assert!(evicted(vec![seconds_only], vec![victim("tolerant", 1)], 101).is_some());
+}
+
+#[test]
+fn protected_pods_stay_while_others_go() {
+    let small = |name: &str, class: &str| victim(class, 1).uid(name).pod(|pod| pod.name = name.into());
+    let two = |class: &str| {
+        let shrink =
+            |pod: PodBuilder| pod.spec(|spec| spec.containers[0].requests = vec![("cpu".into(), 2000)]);
+        vec![shrink(small("a", "tolerant")), shrink(small("b", class))]
+    };
+    let classes = || vec![tolerant("200", "-1"), class("plain", Value::Null)];
+    // The pod needs the whole node.
+    assert_eq!(evicted(classes(), two("plain"), 150), None);
+    assert_eq!(evicted(classes(), two("plain"), 200), Some(vec!["b".into(), "a".into()]));
+}
+
+#[test]
+fn a_pod_that_is_not_scheduled_is_protected() {
+    let unscheduled = victim("tolerant", 1).pod(|pod| pod.status.conditions.clear());
+    assert_eq!(evicted(vec![tolerant("200", "1")], vec![unscheduled], 199), None);
+}
+
+#[test]
+fn malformed_annotations_are_named() {
+    let error = from_value::<PriorityClass>(tolerant("many", "1")).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("annotation {MINIMUM}: \"many\" is not a priority; the class protects no pods")
+    );
+    let known = custom::<PriorityClass>(&tolerant("5", "-3"));
+    assert_eq!((known.minimum, known.seconds), (5, -3));
+}
+
+#[test]
+fn arguments_are_checked_as_those_of_default_preemption() {
+    let built = |percentage, absolute| {
+        let args = DefaultPreemptionArgs {
+            min_candidate_nodes_percentage: percentage,
+            min_candidate_nodes_absolute: absolute,
+        };
+        PreemptionToleration::build(args, &BuildCycle::default()).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(built(10, 0), Ok(()));
+    for (percentage, absolute, error) in [
+        (101, 1, "minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]"),
+        (1, -1, "minCandidateNodesAbsolute: Invalid value: -1: not in valid range [0, inf)"),
+    ] {
+        assert_eq!(built(percentage, absolute).unwrap_err(), error);
+    }
+    assert!(built(0, 0).unwrap_err().contains("cannot be zero at the same time"));
+}

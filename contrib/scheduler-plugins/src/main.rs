@@ -1,0 +1,7 @@
+//! Harbormaster with the plugins of scheduler-plugins.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    harbormaster::main(scheduler_plugins::register)
+}

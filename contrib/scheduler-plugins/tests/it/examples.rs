@@ -1,0 +1,83 @@
+//! Runs `simulate` and `sandbox` on every folder of `examples/scheduler-plugins`.
+
+use std::{fs, path::Path, process::Command};
+
+/// Folders, with the pods in them and their nodes; `None` for a pod that gets none.
+const EXAMPLES: &[(&str, &[(&str, Option<&str>)])] = &[
+    (
+        "node-resources-allocatable",
+        &[("web", Some("small")), ("build", Some("medium")), ("train", Some("large"))],
+    ),
+    ("node-resource-topology-match", &[("trader", Some("whole")), ("simulation", None)]),
+    ("network-overhead", &[("web", Some("near-b")), ("web-large", None), ("report", Some("far-d"))]),
+    ("node-metadata", &[("batch", Some("spot")), ("payments", Some("on-demand"))]),
+    ("pod-state", &[("new", Some("b"))]),
+    ("preemption-toleration", &[("first", Some("b")), ("second", None)]),
+    ("qos-sort", &[("best-effort", None), ("burstable", None), ("guaranteed", Some("only"))]),
+    ("sysched", &[("web-2", Some("b"))]),
+];
+
+/// Examples whose pods no API server would create as they are, so only a simulation can show them.
+const ONLY_SIMULATED: &[&str] = &["pod-state"];
+
+fn root() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn run(command: &str, example: &str) -> String {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_harbormaster-plugins"));
+    let folder = format!("examples/scheduler-plugins/{example}");
+    program.args([command, "--config", &format!("{folder}/scheduler.yaml")]);
+    let definitions = format!("contrib/{example}/deploy/crd.yaml");
+    if root().join(&definitions).exists() {
+        program.args(["-f", &definitions]);
+    }
+    let ran = program.args(["-f", &format!("{folder}/cluster.yaml")]).current_dir(root()).output().unwrap();
+    assert!(ran.status.success(), "{command} {example}: {}", String::from_utf8_lossy(&ran.stderr));
+    let warnings = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!warnings.contains("warning"), "{command} {example}: {warnings}");
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+/// Returns what the last line about the pod says.
+fn last_words<'a>(output: &'a str, pod: &str) -> &'a str {
+    let name = format!("default/{pod}");
+    let rest = |line: &'a str| line.trim_start_matches("pod ").strip_prefix(&name);
+    let rest = output.lines().rev().filter_map(rest).find(|rest| rest.starts_with([' ', ':']));
+    rest.unwrap_or_else(|| panic!("no {pod} in\n{output}"))
+}
+
+#[test]
+fn every_example_places_its_pods() {
+    for (example, pods) in EXAMPLES {
+        for command in ["simulate", "sandbox"] {
+            if command == "sandbox" && ONLY_SIMULATED.contains(example) {
+                continue;
+            }
+            let output = run(command, example);
+            for (pod, node) in *pods {
+                let said = last_words(&output, pod);
+                match node {
+                    Some(node) => {
+                        assert!(
+                            said.split_whitespace().any(|word| word == *node),
+                            "{command} {example} {pod}{said}"
+                        );
+                    }
+                    None => assert!(said.contains("nodes are available"), "{command} {example} {pod}{said}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_folder_is_an_example() {
+    let folders = fs::read_dir(root().join("examples/scheduler-plugins")).unwrap();
+    let mut folders: Vec<_> =
+        folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut examples: Vec<_> = EXAMPLES.iter().map(|(example, _)| (*example).to_owned()).collect();
+    folders.sort();
+    examples.sort();
+    assert_eq!(folders, examples);
+}

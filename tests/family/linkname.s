@@ -1,0 +1,1 @@
+// This file lets plugins.go declare a function without a body.
