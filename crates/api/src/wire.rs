@@ -6,6 +6,7 @@
 
 mod defaults;
 mod disk;
+mod draft;
 mod json;
 mod locate;
 mod meta;
@@ -18,8 +19,9 @@ mod spec;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use self::draft::{NodeDraft, ObjectDraft, PodDraft};
 use self::locate::{FieldError, decode};
-use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, Str, strings::Interner};
+use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, strings::Interner};
 
 /// Error in decoding an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,8 +77,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn pod(&mut self, json: &[u8]) -> Result<Pod, DecodeError> {
-        from_slice::<pod::WirePod<'_>>("Pod", json)
-            .map(|wire| wire.into_pod(&mut self.interner, self.api_defaults))
+        PodDraft::read(json).map(|draft| draft.finish(self))
     }
 
     /// Decodes a pod from a parsed manifest.
@@ -92,8 +93,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn node(&mut self, json: &[u8]) -> Result<Node, DecodeError> {
-        from_slice::<node::WireNode<'_>>("Node", json)
-            .map(|wire| wire.into_node(&mut self.interner, self.api_defaults))
+        NodeDraft::read(json).map(|draft| draft.finish(self))
     }
 
     /// Decodes a node from a parsed manifest.
@@ -104,16 +104,12 @@ impl Decoder {
         self.node(&bytes(value)).map_err(DecodeError::without_position)
     }
 
-    /// Decodes an object of the given kind. Also returns its resource version, which is not part of [`Object`].
+    /// Decodes an object of the given kind.
     ///
     /// # Errors
     /// An error that names the invalid field.
-    pub fn object(&mut self, kind: ObjectKind, json: &[u8]) -> Result<(Object, Str), DecodeError> {
-        Ok(if object::selects_by_map(kind) {
-            self.finish_object(kind, from_slice::<object::ByMap<'_>>(kind.name(), json)?)
-        } else {
-            self.finish_object(kind, from_slice::<object::ByExpressions<'_>>(kind.name(), json)?)
-        })
+    pub fn object(&mut self, kind: ObjectKind, json: &[u8]) -> Result<Object, DecodeError> {
+        ObjectDraft::read(kind, json).map(|draft| draft.finish(self))
     }
 
     /// Decodes an object of the given kind from a parsed manifest.
@@ -121,16 +117,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn object_value(&mut self, kind: ObjectKind, value: &Value) -> Result<Object, DecodeError> {
-        let decoded = self.object(kind, &bytes(value)).map_err(DecodeError::without_position);
-        decoded.map(|(object, _version)| object)
-    }
-
-    fn finish_object<S: object::WireSelector + Default>(
-        &mut self,
-        kind: ObjectKind,
-        wire: object::WireSelecting<'_, S>,
-    ) -> (Object, Str) {
-        wire.into_object(kind, &mut self.interner, self.api_defaults)
+        self.object(kind, &bytes(value)).map_err(DecodeError::without_position)
     }
 
     /// Decodes a priority class.

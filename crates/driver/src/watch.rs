@@ -15,11 +15,12 @@
 //! request. For a watch that begins with a list of all objects, the watcher requests a long duration, since the list
 //! may take a long time; over HTTP/1.1, the watcher leaves such a watch soon after the list and opens another.
 //!
-//! The engine gets an input when an object has a new resource version, and when an object was deleted or is missing
-//! from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).
+//! The engine gets an input when something that is decoded has changed in an object, and when an object was deleted or is
+//! missing from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).
 
 pub(crate) mod census;
 mod kinds;
+mod known;
 mod lines;
 mod wire;
 
@@ -38,10 +39,11 @@ use bytes::Bytes;
 use harbormaster_api::{Str, wire::Decoder};
 use harbormaster_client::{ApiClient, ApiError, Backoff, Jitter, Stream, connections::ConnectionSet};
 use harbormaster_core::Input;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 pub use kinds::{BUILT_IN, BuiltInKind, CustomKind, Decoded, Kind, Nodes, Pods};
+pub use known::Known;
 
 use crate::{
     extenders::raw::{RawObject, RawSelection},
@@ -205,8 +207,8 @@ pub struct Watcher<K: Kind> {
     engine: ToEngine,
     streaming: StreamingLists,
     decoder: Decoder,
-    /// Versions of the objects that have been passed to the engine.
-    known: FxHashMap<K::Key, Str>,
+    /// The objects that have been passed to the engine.
+    known: Known<K::Key>,
     /// True during a list; `listed` contains the objects listed so far.
     listing: bool,
     listed: FxHashSet<K::Key>,
@@ -245,7 +247,7 @@ impl<K: Kind> Watcher<K> {
             engine,
             streaming,
             decoder: Decoder::new(),
-            known: FxHashMap::default(),
+            known: Known::default(),
             listing: false,
             listed: FxHashSet::default(),
             inputs: Vec::new(),
@@ -267,7 +269,10 @@ impl<K: Kind> Watcher<K> {
 
     /// Makes the watcher also pass selected objects on in their original form.
     #[must_use]
-    pub fn handing_on(self, wanted: RawSelection) -> Self {
+    pub fn handing_on(mut self, wanted: RawSelection) -> Self {
+        if wanted != RawSelection::default() {
+            self.known.need_versions();
+        }
         Self { wanted, ..self }
     }
 
@@ -590,7 +595,7 @@ impl<K: Kind> Watcher<K> {
             self.known.keys().filter(|key| !self.listed.contains(*key)).cloned().collect();
         gone.sort();
         for key in gone {
-            self.known.remove(&key);
+            self.known.forget(&key);
             self.inputs.push(self.kind.gone(key));
         }
         self.listing = false;
@@ -619,7 +624,7 @@ impl<K: Kind> Watcher<K> {
                 let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
                 let key = self.key(&stub);
                 self.listed.remove(&key);
-                if self.known.remove(&key).is_some() {
+                if self.known.forget(&key) {
                     self.inputs.push(self.kind.gone(key));
                     // Raw objects bypass the inputs, but none may overtake the deletion of an earlier object with the
                     // same name.
@@ -642,15 +647,15 @@ impl<K: Kind> Watcher<K> {
 
     /// Handles the current version of an object. Returns its resource version.
     fn present(&mut self, json: &[u8]) -> Result<Str, Trouble> {
-        let Decoded { key, version, input } = match self.kind.decode(&mut self.decoder, json) {
+        let decoded = self.kind.decode(&mut self.decoder, &mut self.known, json);
+        let Decoded { key, version, input } = match decoded {
             Ok(decoded) => decoded,
             Err(error) => return self.undecodable(json, &error.to_string()),
         };
         if self.listing {
-            self.listed.insert(key.clone());
+            self.listed.insert(key);
         }
-        let before = self.known.insert(key, version.clone());
-        if version.is_empty() || before.as_ref() != Some(&version) {
+        if let Some(input) = input {
             self.raw.extend(self.wanted.of(&input, json));
             self.inputs.push(input);
             self.newest = self.newest.max(version.parse().unwrap_or_default());

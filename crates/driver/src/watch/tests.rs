@@ -152,6 +152,59 @@ async fn a_streaming_list_continues_as_a_watch() {
     }
 }
 
+fn bound(name: &str, version: u32, status: &Value) -> Value {
+    let mut pod = pod(name, version);
+    pod["spec"]["nodeName"] = "n".into();
+    pod["status"] = status.clone();
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn updates_that_change_nothing_decoded_do_not_reach_the_engine() {
+    let ready = |status: &str| json!({"conditions": [{"type": "Ready", "status": status}]});
+    let pieces = vec![
+        event("ADDED", &pod("a", 1))
+            + &event("ADDED", &bound("b", 2, &json!({})))
+            + &end_of_initial_events(3),
+        event("MODIFIED", &pod("a", 4)) + &event("MODIFIED", &bound("b", 5, &ready("True"))),
+        event("MODIFIED", &bound("b", 6, &ready("False"))),
+        event("MODIFIED", &bound("b", 7, &json!({"phase": "Running"}))),
+        event("MODIFIED", &bound("a", 8, &json!({}))) + &event("MODIFIED", &bound("a", 9, &json!({}))),
+        event("DELETED", &bound("a", 10, &json!({}))),
+    ];
+    let again = list(20, "", &[bound("b", 12, &json!({"phase": "Running"})), bound("c", 13, &json!({}))]);
+    let server = FakeServer::script(vec![
+        streamed(pieces, false),
+        streamed(vec![event("ERROR", &json!({"code": 410, "message": "too old"}))], true),
+        no_streaming(),
+        again,
+    ]);
+    let engine = watch(&server);
+    // A pod without a node counts with every version.
+    assert_eq!(heard(&engine, 6).await, ["+a@1", "+b@2", "synced", "+a@4", "+b@7", "+a@8"]);
+    assert_eq!(heard(&engine, 2).await, ["-a", "+c@13"], "nor do they from a later list");
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_of_nodes_do_not_reach_the_engine_and_labels_do() {
+    let node = |version: u32, time: &str, label: &str| {
+        json!({
+            "metadata": {"name": "n", "resourceVersion": version.to_string(), "labels": {"a": label}},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": time}]},
+        })
+    };
+    let pieces = vec![
+        event("ADDED", &node(1, "t1", "x")) + &end_of_initial_events(1),
+        event("MODIFIED", &node(2, "t2", "x")),
+        event("MODIFIED", &node(3, "t3", "y")),
+        event("DELETED", &node(4, "t3", "y")) + &event("ADDED", &node(5, "t3", "y")),
+    ];
+    let server = FakeServer::script(vec![streamed(pieces, true)]);
+    let engine = watch_kind(Nodes, &server);
+    let told = heard(&engine, 5).await;
+    assert_eq!(told, ["+node n", "synced", "+node n", "-node n", "+node n"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn raw_objects_precede_their_inputs_and_never_overtake_a_deletion() {
     let node = |version: u32| json!({"metadata": {"name": "n", "resourceVersion": version.to_string()}});
@@ -574,7 +627,8 @@ fn objects_of_an_older_version_are_converted() {
     let mut kind = CustomKind::new(ServedVersion::new(CLAIMS, OLDER));
     for (older, converted) in [(true, false), (true, true), (false, false)] {
         assert_eq!(kind.try_older(), older);
-        let Input::Custom(object) = kind.decode(&mut Decoder::new(), json).unwrap().input else { panic!() };
+        let decoded = kind.decode(&mut Decoder::new(), &mut Known::default(), json).unwrap();
+        let Some(Input::Custom(object)) = decoded.input else { panic!() };
         assert_eq!(object.key.resource, "resourceclaims.v1.resource.k8s.io");
         assert_eq!(object.json.contains(r#""from":"v1beta1""#), converted);
     }
