@@ -1,4 +1,4 @@
-//! Decoding objects from the API's JSON.
+//! Decoding objects from the API's JSON or [protobuf](crate::protobuf).
 //!
 //! Only the fields of the slim types are decoded; all others are skipped. `null` is treated as absent wherever the API
 //! server's own decoder accepts it. A value of the wrong type is an error that names the field. One [`Interner`] holds
@@ -6,12 +6,12 @@
 
 mod defaults;
 mod disk;
-mod draft;
+pub(crate) mod draft;
 mod json;
 mod locate;
 mod meta;
 mod node;
-mod object;
+pub(crate) mod object;
 mod pod;
 mod selector;
 mod spec;
@@ -21,6 +21,7 @@ use serde_json::Value;
 
 pub use self::draft::{NodeDraft, ObjectDraft, PodDraft};
 use self::locate::{FieldError, decode};
+use crate::protobuf::{self, Message};
 use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, strings::Interner};
 
 /// Error in decoding an object.
@@ -42,6 +43,51 @@ impl DecodeError {
             self.problem.truncate(at);
         }
         self
+    }
+}
+
+/// An object as a server sends it.
+#[derive(Clone, Copy, Debug)]
+pub enum Encoded<'a> {
+    /// JSON.
+    Json(&'a [u8]),
+    /// Protobuf, without an envelope.
+    Protobuf(&'a [u8]),
+}
+
+impl<'a> Encoded<'a> {
+    /// Reads a value; `message` is its type in protobuf.
+    ///
+    /// # Errors
+    /// If the bytes are invalid, or a field has the wrong type.
+    pub fn read<T: Deserialize<'a>>(self, message: &'static Message) -> serde_json::Result<T> {
+        match self {
+            Self::Json(json) => serde_json::from_slice(json),
+            Self::Protobuf(bytes) => protobuf::decode(message, bytes),
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Json(bytes) | Self::Protobuf(bytes) => bytes,
+        }
+    }
+
+    /// Reads an object.
+    fn object<T: Deserialize<'a>>(
+        self,
+        kind: &'static str,
+        message: &'static Message,
+    ) -> Result<T, DecodeError> {
+        match self {
+            Self::Json(json) => from_slice(kind, json),
+            Self::Protobuf(bytes) => protobuf::decode(message, bytes).map_err(|error| DecodeError {
+                kind,
+                path: String::new(),
+                problem: error.to_string(),
+            }),
+        }
     }
 }
 
@@ -77,7 +123,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn pod(&mut self, json: &[u8]) -> Result<Pod, DecodeError> {
-        PodDraft::read(json).map(|draft| draft.finish(self))
+        PodDraft::read(Encoded::Json(json)).map(|draft| draft.finish(self))
     }
 
     /// Decodes a pod from a parsed manifest.
@@ -93,7 +139,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn node(&mut self, json: &[u8]) -> Result<Node, DecodeError> {
-        NodeDraft::read(json).map(|draft| draft.finish(self))
+        NodeDraft::read(Encoded::Json(json)).map(|draft| draft.finish(self))
     }
 
     /// Decodes a node from a parsed manifest.
@@ -109,7 +155,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn object(&mut self, kind: ObjectKind, json: &[u8]) -> Result<Object, DecodeError> {
-        ObjectDraft::read(kind, json).map(|draft| draft.finish(self))
+        ObjectDraft::read(kind, Encoded::Json(json)).map(|draft| draft.finish(self))
     }
 
     /// Decodes an object of the given kind from a parsed manifest.

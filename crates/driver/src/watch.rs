@@ -19,9 +19,9 @@
 //! missing from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).
 
 pub(crate) mod census;
+mod events;
 mod kinds;
 mod known;
-mod lines;
 mod wire;
 
 #[cfg(test)]
@@ -36,7 +36,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use harbormaster_api::{Str, wire::Decoder};
+use harbormaster_api::{
+    Str,
+    wire::{Decoder, Encoded},
+};
 use harbormaster_client::{ApiClient, ApiError, Backoff, Jitter, Stream, connections::ConnectionSet};
 use harbormaster_core::Input;
 use rustc_hash::FxHashSet;
@@ -50,7 +53,7 @@ use crate::{
     live_api::{CustomFeed, CustomNews},
     message::{EngineMessage, ToEngine},
     watch::{
-        lines::Lines,
+        events::Events,
         wire::{Event, EventType, Page, Stub},
     },
 };
@@ -129,7 +132,7 @@ enum State {
 /// An open watch.
 #[derive(Debug)]
 struct Watch {
-    lines: Lines,
+    events: Events,
     /// True if the watch ends when its connection dies.
     is_probed: bool,
     connections: Weak<ConnectionSet>,
@@ -144,10 +147,10 @@ struct Watch {
 impl Watch {
     /// Returns a watch that the server should end after `time`.
     fn new(stream: Stream, time: Duration, grace: Duration) -> Self {
-        let Stream { body, is_probed, connections } = stream;
+        let Stream { body, is_probed, is_protobuf, connections } = stream;
         let opened = Instant::now();
         Self {
-            lines: Lines::new(body),
+            events: Events::new(body, is_protobuf),
             is_probed,
             connections,
             opened,
@@ -192,8 +195,8 @@ impl From<ApiError> for Trouble {
     }
 }
 
-/// Content of one line of a watch.
-enum EventLine {
+/// Content of one event of a watch.
+enum Told {
     /// An object, with its version.
     Object(Str),
     /// A version; `initial_end` is true if the bookmark ends the initial events of a streaming list.
@@ -241,6 +244,7 @@ struct EngineGone;
 impl<K: Kind> Watcher<K> {
     /// Returns a watcher.
     pub fn new(kind: K, client: ApiClient, streaming: StreamingLists, engine: ToEngine) -> Self {
+        let client = if kind.accepts_protobuf() { client.accepting_protobuf() } else { client };
         Self {
             kind,
             client,
@@ -267,11 +271,12 @@ impl<K: Kind> Watcher<K> {
         }
     }
 
-    /// Makes the watcher also pass selected objects on in their original form.
+    /// Makes the watcher also pass selected objects on in their original form, which is JSON.
     #[must_use]
     pub fn handing_on(mut self, wanted: RawSelection) -> Self {
         if wanted != RawSelection::default() {
             self.known.need_versions();
+            self.client = self.client.accepting_json();
         }
         Self { wanted, ..self }
     }
@@ -392,8 +397,8 @@ impl<K: Kind> Watcher<K> {
     }
 
     async fn watching(&mut self, mut version: Str, mut watch: Watch) -> Result<State, EngineGone> {
-        let lines = match timeout_at(watch.until, watch.lines.next()).await {
-            Ok(Ok(Some(lines))) => lines,
+        let events = match timeout_at(watch.until, watch.events.next()).await {
+            Ok(Ok(Some(events))) => events,
             Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
             Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
             Err(_) => {
@@ -404,9 +409,9 @@ impl<K: Kind> Watcher<K> {
                 return Ok(State::Listed { version });
             }
         };
-        for line in lines {
-            match self.take(&line) {
-                Ok(EventLine::Object(at) | EventLine::Bookmark { version: at, .. }) => {
+        for event in events {
+            match self.take(&event, watch.events.is_protobuf()) {
+                Ok(Told::Object(at) | Told::Bookmark { version: at, .. }) => {
                     watch.any_event = true;
                     if !at.is_empty() {
                         version = at;
@@ -515,8 +520,8 @@ impl<K: Kind> Watcher<K> {
         let stream = self.open(&path, LIST_OPEN_LIMIT).await.map_err(no_streaming)?;
         let mut watch = Watch::new(stream, time, grace);
         loop {
-            let lines = match timeout(STREAM_SILENCE, watch.lines.next()).await {
-                Ok(Ok(Some(lines))) => lines,
+            let events = match timeout(STREAM_SILENCE, watch.events.next()).await {
+                Ok(Ok(Some(events))) => events,
                 Ok(Ok(None)) => return Err(self.stream_broke("it was closed before its end")),
                 Ok(Err(why)) => return Err(self.stream_broke(&why)),
                 Err(_) => {
@@ -525,14 +530,14 @@ impl<K: Kind> Watcher<K> {
                 }
             };
             let mut end = None;
-            for line in lines {
-                match self.take(&line)? {
-                    EventLine::Bookmark { version, initial_end: true } => end = Some(version),
+            for event in events {
+                match self.take(&event, watch.events.is_protobuf())? {
+                    Told::Bookmark { version, initial_end: true } => end = Some(version),
                     // These events follow the end of the list, but arrived in the same chunk.
-                    EventLine::Object(version) | EventLine::Bookmark { version, .. } if end.is_some() => {
+                    Told::Object(version) | Told::Bookmark { version, .. } if end.is_some() => {
                         end = Some(version);
                     }
-                    EventLine::Object(_) | EventLine::Bookmark { .. } => {}
+                    Told::Object(_) | Told::Bookmark { .. } => {}
                 }
             }
             if let Some(version) = end {
@@ -576,11 +581,11 @@ impl<K: Kind> Watcher<K> {
             let page =
                 Page::read(&body).map_err(|why| Trouble::Garbage(format!("undecodable list: {why}")))?;
             for item in &page.items {
-                self.present(item.get().as_bytes())?;
+                self.present(*item)?;
             }
-            token = page.metadata.continue_.into_owned();
+            token = page.continue_.into_owned();
             if token.is_empty() {
-                return Ok(State::Listed { version: page.metadata.resource_version.as_ref().into() });
+                return Ok(State::Listed { version: page.version.as_ref().into() });
             }
             // The engine processes this page while the next one is being fetched.
             if self.flush().is_err() {
@@ -616,12 +621,12 @@ impl<K: Kind> Watcher<K> {
 
     // --- objects ---
 
-    fn take(&mut self, line: &Bytes) -> Result<EventLine, Trouble> {
-        let event = Event::read(line).map_err(|why| garbage(line, &why))?;
+    fn take(&mut self, bytes: &Bytes, is_protobuf: bool) -> Result<Told, Trouble> {
+        let event = Event::read(bytes, is_protobuf).map_err(|why| garbage(bytes, &why))?;
         match event.type_ {
-            EventType::Added | EventType::Modified => Ok(EventLine::Object(self.present(event.object)?)),
+            EventType::Added | EventType::Modified => Ok(Told::Object(self.present(event.object)?)),
             EventType::Deleted => {
-                let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
+                let stub = Stub::read(event.object).map_err(|why| garbage(bytes, &why))?;
                 let key = self.key(&stub);
                 self.listed.remove(&key);
                 if self.known.forget(&key) {
@@ -633,30 +638,30 @@ impl<K: Kind> Watcher<K> {
                         let _ = self.flush();
                     }
                 }
-                Ok(EventLine::Object(stub.metadata.resource_version.as_ref().into()))
+                Ok(Told::Object(stub.metadata.resource_version.as_ref().into()))
             }
             EventType::Bookmark => {
-                let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
+                let stub = Stub::read(event.object).map_err(|why| garbage(bytes, &why))?;
                 let version = stub.metadata.resource_version.as_ref().into();
-                Ok(EventLine::Bookmark { version, initial_end: stub.ends_initial_events() })
+                Ok(Told::Bookmark { version, initial_end: stub.ends_initial_events() })
             }
-            EventType::Error => Err(wire::refusal(event.object)
-                .map_or_else(|why| garbage(line, &why), |refusal| ApiError::Refused(refusal).into())),
+            EventType::Error => Err(wire::refusal(event.object.bytes())
+                .map_or_else(|why| garbage(bytes, &why), |refusal| ApiError::Refused(refusal).into())),
         }
     }
 
     /// Handles the current version of an object. Returns its resource version.
-    fn present(&mut self, json: &[u8]) -> Result<Str, Trouble> {
-        let decoded = self.kind.decode(&mut self.decoder, &mut self.known, json);
+    fn present(&mut self, object: Encoded<'_>) -> Result<Str, Trouble> {
+        let decoded = self.kind.decode(&mut self.decoder, &mut self.known, object);
         let Decoded { key, version, input } = match decoded {
             Ok(decoded) => decoded,
-            Err(error) => return self.undecodable(json, &error.to_string()),
+            Err(error) => return self.undecodable(object, &error.to_string()),
         };
         if self.listing {
             self.listed.insert(key);
         }
         if let Some(input) = input {
-            self.raw.extend(self.wanted.of(&input, json));
+            self.raw.extend(self.wanted.of(&input, object.bytes()));
             self.inputs.push(input);
             self.newest = self.newest.max(version.parse().unwrap_or_default());
         }
@@ -664,8 +669,8 @@ impl<K: Kind> Watcher<K> {
     }
 
     /// Handles an object that cannot be decoded. The engine keeps the object's earlier version, if any.
-    fn undecodable(&mut self, json: &[u8], why: &str) -> Result<Str, Trouble> {
-        let stub = Stub::read(json).map_err(|_| garbage(json, why))?;
+    fn undecodable(&mut self, object: Encoded<'_>, why: &str) -> Result<Str, Trouble> {
+        let stub = Stub::read(object).map_err(|_| garbage(object.bytes(), why))?;
         tracing::error!(
             kind = self.kind.name(),
             object = stub.full_name(),
@@ -737,8 +742,8 @@ impl<K: Kind> Watcher<K> {
     }
 }
 
-fn garbage(line: &[u8], why: &str) -> Trouble {
-    let text: String = String::from_utf8_lossy(line).chars().take(100).collect();
+fn garbage(event: &[u8], why: &str) -> Trouble {
+    let text: String = String::from_utf8_lossy(event).chars().take(100).collect();
     Trouble::Garbage(format!("undecodable event: {why}: {text:?}"))
 }
 

@@ -6,13 +6,13 @@
 //! fields that are read from the text, it covers every field that is decoded later.
 
 use super::{
-    DecodeError, Decoder, from_slice,
+    DecodeError, Decoder, Encoded,
     meta::Metadata,
     node::WireNode,
     object::{self, ByExpressions, ByMap},
     pod::WirePod,
 };
-use crate::{Node, Object, ObjectKey, ObjectKind, Pod};
+use crate::{Node, Object, ObjectKey, ObjectKind, Pod, protobuf::messages};
 
 /// A draft of a pod.
 #[derive(Debug, Hash)]
@@ -40,8 +40,8 @@ impl<'a> PodDraft<'a> {
     ///
     /// # Errors
     /// An error that names the invalid field.
-    pub fn read(json: &'a [u8]) -> Result<Self, DecodeError> {
-        from_slice("Pod", json).map(Self)
+    pub fn read(pod: Encoded<'a>) -> Result<Self, DecodeError> {
+        pod.object("Pod", &messages::POD).map(Self)
     }
 
     /// Returns the UID.
@@ -70,8 +70,8 @@ impl<'a> NodeDraft<'a> {
     ///
     /// # Errors
     /// An error that names the invalid field.
-    pub fn read(json: &'a [u8]) -> Result<Self, DecodeError> {
-        from_slice("Node", json).map(Self)
+    pub fn read(node: Encoded<'a>) -> Result<Self, DecodeError> {
+        node.object("Node", &messages::NODE).map(Self)
     }
 
     /// Returns the name.
@@ -95,10 +95,11 @@ impl<'a> ObjectDraft<'a> {
     ///
     /// # Errors
     /// An error that names the invalid field.
-    pub fn read(kind: ObjectKind, json: &'a [u8]) -> Result<Self, DecodeError> {
+    pub fn read(kind: ObjectKind, object: Encoded<'a>) -> Result<Self, DecodeError> {
+        let (name, message) = (kind.name(), object::message(kind));
         let wire = match object::selects_by_map(kind) {
-            true => WireObject::ByMap(from_slice(kind.name(), json)?),
-            false => WireObject::ByExpressions(from_slice(kind.name(), json)?),
+            true => WireObject::ByMap(object.object(name, message)?),
+            false => WireObject::ByExpressions(object.object(name, message)?),
         };
         Ok(Self { kind, wire })
     }
@@ -136,4 +137,4 @@ fn version<'a>(metadata: Option<&'a Metadata<'_>>) -> &'a str {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -300,4 +300,9 @@ impl Visitor<'_> for TimeVisitor {
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
         Timestamp::parse(text).map(Time).map_err(|e| E::custom(format!("time {text:?}: {e}")))
     }
+
+    /// Nanoseconds, as [`crate::protobuf`] has them.
+    fn visit_i64<E: de::Error>(self, nanoseconds: i64) -> Result<Time, E> {
+        Ok(Time(Timestamp(nanoseconds)))
+    }
 }

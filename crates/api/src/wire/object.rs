@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     Labels, Namespace, Object, ObjectKind, PodDisruptionBudget, Service, Workload, WorkloadKind,
-    selector::LabelSelector, strings::Interner,
+    protobuf::{Message, messages},
+    selector::LabelSelector,
+    strings::Interner,
 };
 
 /// Label that the API server sets on every namespace.
@@ -24,6 +26,18 @@ pub(super) fn selects_by_map(kind: ObjectKind) -> bool {
             | ObjectKind::Service
             | ObjectKind::Workload(WorkloadKind::ReplicationController)
     )
+}
+
+/// Returns the type of the given kind in protobuf.
+pub(crate) fn message(kind: ObjectKind) -> &'static Message {
+    match kind {
+        ObjectKind::Namespace => &messages::NAMESPACE,
+        ObjectKind::Service => &messages::SERVICE,
+        ObjectKind::Workload(WorkloadKind::ReplicationController) => &messages::REPLICATION_CONTROLLER,
+        ObjectKind::Workload(WorkloadKind::ReplicaSet) => &messages::REPLICA_SET,
+        ObjectKind::Workload(WorkloadKind::StatefulSet) => &messages::STATEFUL_SET,
+        ObjectKind::PodDisruptionBudget => &messages::POD_DISRUPTION_BUDGET,
+    }
 }
 
 /// An object whose selector, if any, is a map.

@@ -326,7 +326,7 @@ fn object(kind: ObjectKind, value: &Value) -> Object {
     let object = Decoder::new().object(kind, text.as_bytes()).unwrap();
     assert_eq!(Decoder::new().object_value(kind, value).unwrap(), object);
     let version = value["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    assert_eq!(ObjectDraft::read(kind, text.as_bytes()).unwrap().version(), version);
+    assert_eq!(ObjectDraft::read(kind, Encoded::Json(text.as_bytes())).unwrap().version(), version);
     object
 }
 

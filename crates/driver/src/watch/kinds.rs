@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 use harbormaster_api::{
     ObjectKey, ObjectKind, Str, WorkloadKind,
-    wire::{DecodeError, Decoder, NodeDraft, ObjectDraft, PodDraft},
+    wire::{DecodeError, Decoder, Encoded, NodeDraft, ObjectDraft, PodDraft},
 };
 use harbormaster_core::Input;
 use harbormaster_framework::resource::{CustomKey, OlderVersion, RawObject, ResourceName};
@@ -41,6 +41,11 @@ pub trait Kind: Send + 'static {
         false
     }
 
+    /// Returns true if the API server may send objects of this kind in protobuf. Plugins read theirs as JSON.
+    fn accepts_protobuf(&self) -> bool {
+        true
+    }
+
     /// Makes the watcher request the next older version of this kind. Returns false if none is left; then the newest
     /// version is requested next.
     fn try_older(&mut self) -> bool {
@@ -61,7 +66,7 @@ pub trait Kind: Send + 'static {
         &self,
         decoder: &mut Decoder,
         known: &mut Known<Self::Key>,
-        json: &[u8],
+        object: Encoded<'_>,
     ) -> Result<Decoded<Self::Key>, DecodeError>;
     /// Returns the key of the object with the given namespace, name and UID.
     fn key(&self, namespace: &str, name: &str, uid: &str) -> Self::Key;
@@ -120,9 +125,9 @@ impl Kind for Pods {
         &self,
         decoder: &mut Decoder,
         known: &mut Known<Str>,
-        json: &[u8],
+        object: Encoded<'_>,
     ) -> Result<Decoded<Str>, DecodeError> {
-        let draft = PodDraft::read(json)?;
+        let draft = PodDraft::read(object)?;
         let (key, version) = (Str::from(draft.uid()), Str::from(draft.version()));
         let mark = match draft.is_bound() {
             true => known.mark(&draft, &version),
@@ -161,9 +166,9 @@ impl Kind for Nodes {
         &self,
         decoder: &mut Decoder,
         known: &mut Known<Str>,
-        json: &[u8],
+        object: Encoded<'_>,
     ) -> Result<Decoded<Str>, DecodeError> {
-        let draft = NodeDraft::read(json)?;
+        let draft = NodeDraft::read(object)?;
         let (key, version) = (Str::from(draft.name()), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
         let is_news = known.is_news(key.clone(), mark);
@@ -233,9 +238,9 @@ impl Kind for BuiltInKind {
         &self,
         decoder: &mut Decoder,
         known: &mut Known<ObjectKey>,
-        json: &[u8],
+        object: Encoded<'_>,
     ) -> Result<Decoded<ObjectKey>, DecodeError> {
-        let draft = ObjectDraft::read(self.kind, json)?;
+        let draft = ObjectDraft::read(self.kind, object)?;
         let (key, version) = (draft.key(), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
         let is_news = known.is_news(key.clone(), mark);
@@ -300,6 +305,10 @@ impl Kind for CustomKind {
         true
     }
 
+    fn accepts_protobuf(&self) -> bool {
+        false
+    }
+
     /// Custom resource definitions may be added and removed.
     fn may_vanish(&self) -> bool {
         self.is_defined
@@ -318,11 +327,12 @@ impl Kind for CustomKind {
         &self,
         _: &mut Decoder,
         known: &mut Known<CustomKey>,
-        json: &[u8],
+        object: Encoded<'_>,
     ) -> Result<Decoded<CustomKey>, DecodeError> {
         let wrong = |problem: String| DecodeError { kind: "custom object", path: String::new(), problem };
+        let Encoded::Json(json) = object else { return Err(wrong("plugins read JSON only".to_owned())) };
         let text = std::str::from_utf8(json).map_err(|error| wrong(error.to_string()))?;
-        let stub = Stub::read(json).map_err(wrong)?;
+        let stub = Stub::read(object).map_err(wrong)?;
         let metadata = &stub.metadata;
         let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
         let version = Str::from(&*metadata.resource_version);

@@ -15,21 +15,21 @@ fn hash(value: &impl Hash) -> u64 {
 /// Essence of an object, and the decoded object without its version. The object's text is the slow twin of its essence.
 fn pod(json: &Value) -> Option<(u64, String)> {
     let text = json.to_string();
-    let essence = hash(&PodDraft::read(text.as_bytes()).ok()?);
+    let essence = hash(&PodDraft::read(Encoded::Json(text.as_bytes())).ok()?);
     let pod = Decoder::new().pod(text.as_bytes()).unwrap();
     Some((essence, format!("{:?}", Pod { resource_version: "".into(), ..pod })))
 }
 
 fn node(json: &Value) -> Option<(u64, String)> {
     let text = json.to_string();
-    let essence = hash(&NodeDraft::read(text.as_bytes()).ok()?);
+    let essence = hash(&NodeDraft::read(Encoded::Json(text.as_bytes())).ok()?);
     let node = Decoder::new().node(text.as_bytes()).unwrap();
     Some((essence, format!("{:?}", Node { resource_version: "".into(), ..node })))
 }
 
 fn object(kind: ObjectKind, json: &Value) -> Option<(u64, String)> {
     let text = json.to_string();
-    let essence = hash(&ObjectDraft::read(kind, text.as_bytes()).ok()?);
+    let essence = hash(&ObjectDraft::read(kind, Encoded::Json(text.as_bytes())).ok()?);
     Some((essence, format!("{:?}", Decoder::new().object(kind, text.as_bytes()).unwrap())))
 }
 
@@ -65,7 +65,7 @@ fn affinity() -> Value {
 }
 
 /// A pod with every field that is decoded, and others.
-fn full_pod() -> Value {
+pub(crate) fn full_pod() -> Value {
     let resources = json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2"}});
     let container = json!({
         "name": "c", "image": "i", "resources": resources, "restartPolicy": "Always", "command": ["sh"],
@@ -124,7 +124,7 @@ fn full_pod() -> Value {
 }
 
 /// A node with every field that is decoded, and others.
-fn full_node() -> Value {
+pub(crate) fn full_node() -> Value {
     json!({
         "metadata": metadata(),
         "spec": {
@@ -143,7 +143,7 @@ fn full_node() -> Value {
     })
 }
 
-fn full_object() -> Value {
+pub(crate) fn full_object() -> Value {
     json!({
         "metadata": metadata(),
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "replicas": 3, "minAvailable": 1},
@@ -152,7 +152,7 @@ fn full_object() -> Value {
 }
 
 /// Calls `visit` for every value inside `value`, with the value's path.
-fn walk<'a>(value: &'a Value, path: &str, visit: &mut impl FnMut(String, &'a Value)) {
+pub(crate) fn walk<'a>(value: &'a Value, path: &str, visit: &mut impl FnMut(String, &'a Value)) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, inner)| {
             let path = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
@@ -169,7 +169,7 @@ fn walk<'a>(value: &'a Value, path: &str, visit: &mut impl FnMut(String, &'a Val
 }
 
 /// Changes the value at `path`: removes it, or puts something similar in its place.
-fn change(object: &mut Value, path: &str, how: usize) {
+pub(crate) fn change(object: &mut Value, path: &str, how: usize) {
     let (parent, name) = path.rsplit_once('/').unwrap();
     let name = name.replace("~1", "/").replace("~0", "~");
     if how == 0 {
