@@ -10,6 +10,8 @@ pub mod messages;
 #[cfg(test)]
 mod tests;
 
+use std::hash::Hasher;
+
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor, value::StrDeserializer},
@@ -18,7 +20,7 @@ use serde::{
 use serde_json::Error;
 
 pub use fields::{Field, Kind, Message, Shape};
-use fields::{Raw, find, next, wrong};
+use fields::{Raw, Share, find, next, wrong};
 
 /// Content type of objects in protobuf.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -45,6 +47,60 @@ pub fn open(bytes: &[u8]) -> Result<&[u8], Error> {
 /// If the bytes are not such a message, or a field is invalid.
 pub fn decode<'a, T: Deserialize<'a>>(message: &'static Message, bytes: &'a [u8]) -> Result<T, Error> {
     T::deserialize(Value { of: Kind::Message(message), raw: Raw::Bytes(bytes) })
+}
+
+/// Feeds the essence of a message to a hasher: two messages with equal essences are decoded to the same value, except for
+/// the resource version.
+pub(crate) fn hash_essence(message: &'static Message, bytes: &[u8], hasher: &mut impl Hasher) {
+    // Whatever cannot be read is part of the essence.
+    if essence(message, bytes, hasher).is_err() {
+        hasher.write(bytes);
+    }
+}
+
+fn essence(message: &'static Message, mut bytes: &[u8], hasher: &mut impl Hasher) -> Result<(), Error> {
+    let except = match message.share {
+        Share::All => {
+            hasher.write_usize(bytes.len());
+            hasher.write(bytes);
+            return Ok(());
+        }
+        Share::ReadExcept(number) => Some(number),
+        Share::Read => None,
+        Share::ReadIf(names) => {
+            let name = find(bytes, 1)?.map_or(Ok(""), text)?;
+            if !names.contains(&name) {
+                return Ok(());
+            }
+            None
+        }
+    };
+    while let Some((number, raw)) = next(&mut bytes)? {
+        let Some(field) = message.field(number).filter(|_| Some(number) != except) else { continue };
+        hasher.write_u64(number);
+        match (field.of, raw) {
+            (_, Raw::Number(value)) => hasher.write_u64(value),
+            (Kind::Message(inner), Raw::Bytes(bytes)) if field.shape != Shape::Map => {
+                essence(inner, bytes, hasher)?;
+            }
+            (_, Raw::Bytes(bytes)) => {
+                hasher.write_usize(bytes.len());
+                hasher.write(bytes);
+            }
+        }
+    }
+    // The end of the message.
+    hasher.write_u64(0);
+    Ok(())
+}
+
+/// Returns the string at a path of field numbers; empty if there is none.
+pub(crate) fn text_at<'a>(mut bytes: &'a [u8], path: &[u64]) -> &'a str {
+    for number in path {
+        let Ok(Some(Raw::Bytes(inner))) = find(bytes, *number) else { return "" };
+        bytes = inner;
+    }
+    str::from_utf8(bytes).unwrap_or_default()
 }
 
 /// Splits a `meta.WatchEvent` into its type and its object, which has an envelope.

@@ -21,6 +21,7 @@ use serde_json::Value;
 
 pub use self::draft::{NodeDraft, ObjectDraft, PodDraft};
 use self::locate::{FieldError, decode};
+pub(crate) use self::pod::CONDITIONS as POD_CONDITIONS;
 use crate::protobuf::{self, Message};
 use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, strings::Interner};
 
@@ -123,7 +124,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn pod(&mut self, json: &[u8]) -> Result<Pod, DecodeError> {
-        PodDraft::read(Encoded::Json(json)).map(|draft| draft.finish(self))
+        PodDraft::read(Encoded::Json(json)).and_then(|draft| draft.finish(self))
     }
 
     /// Decodes a pod from a parsed manifest.
@@ -139,7 +140,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn node(&mut self, json: &[u8]) -> Result<Node, DecodeError> {
-        NodeDraft::read(Encoded::Json(json)).map(|draft| draft.finish(self))
+        NodeDraft::read(Encoded::Json(json)).and_then(|draft| draft.finish(self))
     }
 
     /// Decodes a node from a parsed manifest.
@@ -155,7 +156,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn object(&mut self, kind: ObjectKind, json: &[u8]) -> Result<Object, DecodeError> {
-        ObjectDraft::read(kind, Encoded::Json(json)).map(|draft| draft.finish(self))
+        ObjectDraft::read(kind, Encoded::Json(json)).and_then(|draft| draft.finish(self))
     }
 
     /// Decodes an object of the given kind from a parsed manifest.

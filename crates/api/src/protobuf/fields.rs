@@ -10,6 +10,22 @@ pub struct Message {
     pub name: &'static str,
     /// The fields that are read; all others are skipped.
     pub fields: &'static [Field],
+    /// How much of such a message belongs to the essence of an object.
+    pub(super) share: Share,
+}
+
+/// Part of a message that belongs to the [essence](crate::wire) of an object: a message that is part of the essence must
+/// be read again when it changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Share {
+    /// All bytes. Whatever changes in such a message is usually read, or changes rarely.
+    All,
+    /// The fields that are read, except for the one with this number.
+    ReadExcept(u64),
+    /// The fields that are read.
+    Read,
+    /// The fields that are read, if the first field has one of these values.
+    ReadIf(&'static [&'static str]),
 }
 
 /// A field of a message.
@@ -57,7 +73,12 @@ pub enum Kind {
 
 impl Message {
     pub(super) const fn new(name: &'static str, fields: &'static [Field]) -> Self {
-        Self { name, fields }
+        Self { name, fields, share: Share::All }
+    }
+
+    /// Sets the share of the message in the essence.
+    pub(super) const fn with(self, share: Share) -> Self {
+        Self { share, ..self }
     }
 
     pub(super) fn field(&self, number: u64) -> Option<&'static Field> {

@@ -2,11 +2,13 @@
 
 use super::{
     Kind, Message,
-    fields::{inline, list, map, one},
+    fields::{Share, inline, list, map, one},
 };
+use crate::wire::POD_CONDITIONS;
 
 /// An object of any kind, of which only the metadata is read.
-pub static OBJECT: Message = Message::new("", &[one(1, "metadata", Kind::Message(&OBJECT_META))]);
+pub static OBJECT: Message =
+    Message::new("", &[one(1, "metadata", Kind::Message(&OBJECT_META))]).with(Share::Read);
 
 /// `meta.ObjectMeta`.
 pub static OBJECT_META: Message = Message::new(
@@ -23,7 +25,8 @@ pub static OBJECT_META: Message = Message::new(
         map(12, "annotations", Kind::Text),
         list(13, "ownerReferences", Kind::Message(&OWNER_REFERENCE)),
     ],
-);
+)
+.with(Share::ReadExcept(6));
 
 /// `meta.OwnerReference`.
 pub static OWNER_REFERENCE: Message = Message::new(
@@ -60,7 +63,8 @@ pub static POD: Message = Message::new(
         one(2, "spec", Kind::Message(&POD_SPEC)),
         one(3, "status", Kind::Message(&POD_STATUS)),
     ],
-);
+)
+.with(Share::Read);
 
 /// `core.PodSpec`.
 pub static POD_SPEC: Message = Message::new(
@@ -365,7 +369,8 @@ pub static POD_STATUS: Message = Message::new(
         map(19, "allocatedResources", Kind::Quantity),
         one(20, "resources", Kind::Message(&RESOURCE_REQUIREMENTS)),
     ],
-);
+)
+.with(Share::Read);
 
 /// `core.PodCondition`.
 pub static POD_CONDITION: Message = Message::new(
@@ -377,7 +382,8 @@ pub static POD_CONDITION: Message = Message::new(
         one(5, "reason", Kind::Text),
         one(6, "message", Kind::Text),
     ],
-);
+)
+.with(Share::ReadIf(&POD_CONDITIONS));
 
 /// `core.ContainerStatus`.
 pub static CONTAINER_STATUS: Message = Message::new(
@@ -387,7 +393,8 @@ pub static CONTAINER_STATUS: Message = Message::new(
         map(10, "allocatedResources", Kind::Quantity),
         one(11, "resources", Kind::Message(&RESOURCE_REQUIREMENTS)),
     ],
-);
+)
+.with(Share::Read);
 
 /// `core.PodResourceClaimStatus`.
 pub static POD_RESOURCE_CLAIM_STATUS: Message = Message::new(
@@ -407,7 +414,8 @@ pub static NODE: Message = Message::new(
         one(2, "spec", Kind::Message(&NODE_SPEC)),
         one(3, "status", Kind::Message(&NODE_STATUS)),
     ],
-);
+)
+.with(Share::Read);
 
 /// `core.NodeSpec`.
 pub static NODE_SPEC: Message = Message::new(
@@ -431,7 +439,8 @@ pub static NODE_STATUS: Message = Message::new(
         list(8, "images", Kind::Message(&CONTAINER_IMAGE)),
         list(14, "declaredFeatures", Kind::Text),
     ],
-);
+)
+.with(Share::Read);
 
 /// `core.ContainerImage`.
 pub static CONTAINER_IMAGE: Message =
@@ -439,17 +448,19 @@ pub static CONTAINER_IMAGE: Message =
 
 /// `core.NodeCondition`.
 pub static NODE_CONDITION: Message =
-    Message::new("core.NodeCondition", &[one(1, "type", Kind::Text), one(2, "status", Kind::Text)]);
+    Message::new("core.NodeCondition", &[one(1, "type", Kind::Text), one(2, "status", Kind::Text)])
+        .with(Share::Read);
 
 /// `core.Namespace`.
 pub static NAMESPACE: Message =
-    Message::new("core.Namespace", &[one(1, "metadata", Kind::Message(&OBJECT_META))]);
+    Message::new("core.Namespace", &[one(1, "metadata", Kind::Message(&OBJECT_META))]).with(Share::Read);
 
 /// `core.Service`.
 pub static SERVICE: Message = Message::new(
     "core.Service",
     &[one(1, "metadata", Kind::Message(&OBJECT_META)), one(2, "spec", Kind::Message(&SERVICE_SPEC))],
-);
+)
+.with(Share::Read);
 
 /// `core.ServiceSpec`.
 pub static SERVICE_SPEC: Message = Message::new("core.ServiceSpec", &[map(2, "selector", Kind::Text)]);
@@ -461,13 +472,15 @@ pub static REPLICATION_CONTROLLER: Message = Message::new(
         one(1, "metadata", Kind::Message(&OBJECT_META)),
         one(2, "spec", Kind::Message(&REPLICATION_CONTROLLER_SPEC)),
     ],
-);
+)
+.with(Share::Read);
 
 /// `core.ReplicationControllerSpec`.
 pub static REPLICATION_CONTROLLER_SPEC: Message = Message::new(
     "core.ReplicationControllerSpec",
     &[map(2, "selector", Kind::Text), one(3, "template", Kind::Message(&POD_TEMPLATE_SPEC))],
-);
+)
+.with(Share::Read);
 
 /// `core.PodTemplateSpec`.
 pub static POD_TEMPLATE_SPEC: Message =
@@ -477,7 +490,8 @@ pub static POD_TEMPLATE_SPEC: Message =
 pub static REPLICA_SET: Message = Message::new(
     "apps.ReplicaSet",
     &[one(1, "metadata", Kind::Message(&OBJECT_META)), one(2, "spec", Kind::Message(&REPLICA_SET_SPEC))],
-);
+)
+.with(Share::Read);
 
 /// `apps.ReplicaSetSpec`.
 pub static REPLICA_SET_SPEC: Message = Message::new(
@@ -486,13 +500,15 @@ pub static REPLICA_SET_SPEC: Message = Message::new(
         one(2, "selector", Kind::Message(&LABEL_SELECTOR)),
         one(3, "template", Kind::Message(&POD_TEMPLATE_SPEC)),
     ],
-);
+)
+.with(Share::Read);
 
 /// `apps.StatefulSet`.
 pub static STATEFUL_SET: Message = Message::new(
     "apps.StatefulSet",
     &[one(1, "metadata", Kind::Message(&OBJECT_META)), one(2, "spec", Kind::Message(&STATEFUL_SET_SPEC))],
-);
+)
+.with(Share::Read);
 
 /// `apps.StatefulSetSpec`.
 pub static STATEFUL_SET_SPEC: Message = Message::new(
@@ -501,7 +517,8 @@ pub static STATEFUL_SET_SPEC: Message = Message::new(
         one(2, "selector", Kind::Message(&LABEL_SELECTOR)),
         one(3, "template", Kind::Message(&POD_TEMPLATE_SPEC)),
     ],
-);
+)
+.with(Share::Read);
 
 /// `policy.PodDisruptionBudget`.
 pub static POD_DISRUPTION_BUDGET: Message = Message::new(
@@ -511,7 +528,8 @@ pub static POD_DISRUPTION_BUDGET: Message = Message::new(
         one(2, "spec", Kind::Message(&POD_DISRUPTION_BUDGET_SPEC)),
         one(3, "status", Kind::Message(&POD_DISRUPTION_BUDGET_STATUS)),
     ],
-);
+)
+.with(Share::Read);
 
 /// `policy.PodDisruptionBudgetSpec`.
 pub static POD_DISRUPTION_BUDGET_SPEC: Message =
@@ -521,7 +539,8 @@ pub static POD_DISRUPTION_BUDGET_SPEC: Message =
 pub static POD_DISRUPTION_BUDGET_STATUS: Message = Message::new(
     "policy.PodDisruptionBudgetStatus",
     &[map(2, "disruptedPods", Kind::Time), one(3, "disruptionsAllowed", Kind::Number)],
-);
+)
+.with(Share::Read);
 
 /// `meta.Status`.
 pub static STATUS: Message = Message::new(

@@ -1,3 +1,5 @@
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value as Json, json};
 
@@ -6,7 +8,7 @@ use super::{
     messages,
 };
 use crate::{
-    ObjectKind, Timestamp,
+    ObjectKind, Timestamp, WorkloadKind,
     wire::{
         Decoder, Encoded, NodeDraft, ObjectDraft, PodDraft,
         draft::tests::{change, full_node, full_object, full_pod, walk},
@@ -96,12 +98,16 @@ type Read = fn(Encoded<'_>) -> Result<String, String>;
 
 fn read_pod(from: Encoded<'_>) -> Result<String, String> {
     let draft = PodDraft::read(from).map_err(|error| error.to_string())?;
-    Ok(format!("{:?}", draft.finish(&mut Decoder::new())))
+    draft.hash(&mut DefaultHasher::new());
+    let _ = (draft.uid(), draft.version(), draft.is_bound());
+    let decoded = draft.finish(&mut Decoder::new()).map_err(|error| error.to_string())?;
+    Ok(format!("{decoded:?}"))
 }
 
 fn read_node(from: Encoded<'_>) -> Result<String, String> {
     let draft = NodeDraft::read(from).map_err(|error| error.to_string())?;
-    Ok(format!("{:?}", draft.finish(&mut Decoder::new())))
+    let decoded = draft.finish(&mut Decoder::new()).map_err(|error| error.to_string())?;
+    Ok(format!("{decoded:?}"))
 }
 
 /// Checks that both forms of an object are decoded to the same value. Returns false if the object has no form in
@@ -130,9 +136,87 @@ fn objects_are_equal_in_both_forms() {
         let object = if is_map { by_map.clone() } else { full_object() };
         let encoded = message(of, &object).unwrap();
         let text = object.to_string();
-        let decoded = |from| ObjectDraft::read(kind, from).unwrap().finish(&mut Decoder::new());
+        let decoded = |from| ObjectDraft::read(kind, from).unwrap().finish(&mut Decoder::new()).unwrap();
         assert_eq!(decoded(Encoded::Json(text.as_bytes())), decoded(Encoded::Protobuf(&encoded)));
     }
+}
+
+fn essence(of: &'static Message, object: &Json) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    super::hash_essence(of, &message(of, object)?, &mut hasher);
+    Some(hasher.finish())
+}
+
+/// Checks that the essence of a changed object differs if the decoded object does.
+fn check_essence(read: Read, of: &'static Message, original: &Json, changed: &Json) {
+    let decoded = |object: &Json| {
+        let mut object = object.clone();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
+        read(Encoded::Protobuf(&message(of, &object)?)).ok()
+    };
+    let (Some(before), Some(after)) = (decoded(original), decoded(changed)) else { return };
+    let is_same = essence(of, original) == essence(of, changed);
+    assert!(before == after || !is_same, "{changed}");
+}
+
+fn read_object(kind: ObjectKind, from: Encoded<'_>) -> Result<String, String> {
+    let draft = ObjectDraft::read(kind, from).map_err(|error| error.to_string())?;
+    let decoded = draft.finish(&mut Decoder::new()).map_err(|error| error.to_string())?;
+    Ok(format!("{decoded:?}"))
+}
+
+#[test]
+fn whatever_changes_a_decoded_field_changes_the_essence() {
+    let all: [(Json, Read, &'static Message); 4] = [
+        (full_pod(), read_pod, &messages::POD),
+        (full_node(), read_node, &messages::NODE),
+        (
+            full_object(),
+            |from| read_object(ObjectKind::PodDisruptionBudget, from),
+            &messages::POD_DISRUPTION_BUDGET,
+        ),
+        (
+            full_object(),
+            |from| read_object(ObjectKind::Workload(WorkloadKind::ReplicaSet), from),
+            &messages::REPLICA_SET,
+        ),
+    ];
+    for (original, read, of) in all {
+        let mut paths = Vec::new();
+        walk(&original, "", &mut |path, _| paths.push(path));
+        for (path, how) in paths.iter().flat_map(|path| (0..11).map(move |how| (path, how))) {
+            let mut changed = original.clone();
+            change(&mut changed, path, how);
+            check_essence(read, of, &original, &changed);
+        }
+    }
+}
+
+#[test]
+fn what_kubelets_write_all_the_time_is_not_part_of_the_essence() {
+    for (of, object, path, value) in [
+        (&messages::POD, full_pod(), "/status/conditions/2/status", "False"),
+        (&messages::POD, full_pod(), "/metadata/resourceVersion", "8"),
+        (&messages::NODE, full_node(), "/metadata/resourceVersion", "8"),
+    ] {
+        let mut changed = object.clone();
+        *changed.pointer_mut(path).unwrap() = value.into();
+        assert_eq!(essence(of, &object), essence(of, &changed), "{path}");
+        *changed.pointer_mut("/metadata/labels/app").unwrap() = "other".into();
+        assert_ne!(essence(of, &object), essence(of, &changed));
+    }
+    // Fields that the table lacks.
+    let node = message(&messages::NODE, &full_node()).unwrap();
+    let mut longer = node.clone();
+    bytes(100, b"another", &mut longer);
+    let hash = |bytes: &[u8]| {
+        let mut hasher = DefaultHasher::new();
+        super::hash_essence(&messages::NODE, bytes, &mut hasher);
+        hasher.finish()
+    };
+    assert_eq!(hash(&node), hash(&longer));
 }
 
 #[test]
@@ -169,7 +253,9 @@ proptest! {
                 let mut paths = Vec::new();
                 walk(&object, "", &mut |path, _| paths.push(path));
                 let path: &String = index.get(&paths);
+                let before = object.clone();
                 change(&mut object, path, *how);
+                check_essence(read, of, &before, &object);
             }
             check(read, of, &object);
         }

@@ -1,9 +1,15 @@
-//! Objects whose text has been read, but whose strings are not shared yet.
+//! Objects of which as little has been read as is necessary to see whether they have changed.
 //!
 //! Most updates change nothing that is decoded: a kubelet's heartbeat, for example, or a container that restarts. The
 //! [`Hash`] of a draft covers the *essence* of the object: everything that is decoded except the resource version. If
-//! the essence of an object has not changed, the draft need not become an object. Since the essence consists of the
-//! fields that are read from the text, it covers every field that is decoded later.
+//! the essence of an object has not changed, the draft need not become an object.
+//!
+//! JSON must be read to its end anyway, so the draft then consists of the fields that are decoded, and its essence
+//! covers every one of them. In protobuf, whole messages are skipped, or are part of the essence without being read.
+
+use std::hash::{Hash, Hasher};
+
+use serde::Deserialize;
 
 use super::{
     DecodeError, Decoder, Encoded,
@@ -12,27 +18,118 @@ use super::{
     object::{self, ByExpressions, ByMap},
     pod::WirePod,
 };
-use crate::{Node, Object, ObjectKey, ObjectKind, Pod, protobuf::messages};
+use crate::{
+    Node, Object, ObjectKey, ObjectKind, Pod,
+    protobuf::{self, Message, messages},
+};
 
 /// A draft of a pod.
 #[derive(Debug, Hash)]
-pub struct PodDraft<'a>(WirePod<'a>);
+pub struct PodDraft<'a>(Draft<'a, WirePod<'a>>);
 
 /// A draft of a node.
 #[derive(Debug, Hash)]
-pub struct NodeDraft<'a>(WireNode<'a>);
+pub struct NodeDraft<'a>(Draft<'a, WireNode<'a>>);
 
 /// A draft of an object of another kind.
 #[derive(Debug, Hash)]
 pub struct ObjectDraft<'a> {
     kind: ObjectKind,
-    wire: WireObject<'a>,
+    draft: ObjectForms<'a>,
 }
 
 #[derive(Debug, Hash)]
-enum WireObject<'a> {
-    ByMap(ByMap<'a>),
-    ByExpressions(ByExpressions<'a>),
+enum ObjectForms<'a> {
+    ByMap(Draft<'a, ByMap<'a>>),
+    ByExpressions(Draft<'a, ByExpressions<'a>>),
+}
+
+/// A draft; `T` is what is read from the object.
+#[derive(Debug)]
+struct Draft<'a, T> {
+    kind: &'static str,
+    message: &'static Message,
+    state: State<'a, T>,
+}
+
+#[derive(Debug)]
+enum State<'a, T> {
+    Read(Box<T>),
+    /// Protobuf.
+    Unread(&'a [u8]),
+}
+
+/// A type with metadata.
+trait WithMetadata<'a> {
+    fn metadata(&self) -> Option<&Metadata<'a>>;
+}
+
+impl<'a> WithMetadata<'a> for WirePod<'a> {
+    fn metadata(&self) -> Option<&Metadata<'a>> {
+        self.metadata.as_ref()
+    }
+}
+
+impl<'a> WithMetadata<'a> for WireNode<'a> {
+    fn metadata(&self) -> Option<&Metadata<'a>> {
+        self.metadata.as_ref()
+    }
+}
+
+impl<'a, S> WithMetadata<'a> for object::WireSelecting<'a, S> {
+    fn metadata(&self) -> Option<&Metadata<'a>> {
+        self.metadata.as_ref()
+    }
+}
+
+impl<'a, T: Deserialize<'a> + WithMetadata<'a>> Draft<'a, T> {
+    fn read(kind: &'static str, message: &'static Message, object: Encoded<'a>) -> Result<Self, DecodeError> {
+        let state = match object {
+            Encoded::Json(_) => State::Read(Box::new(object.object(kind, message)?)),
+            Encoded::Protobuf(bytes) => State::Unread(bytes),
+        };
+        Ok(Self { kind, message, state })
+    }
+
+    /// Returns a string of the metadata; `number` is its number in protobuf.
+    fn metadata<'b>(&'b self, read: impl Fn(&'b Metadata<'a>) -> &'b str, number: u64) -> &'b str {
+        match &self.state {
+            State::Read(wire) => wire.metadata().map_or("", read),
+            State::Unread(bytes) => protobuf::text_at(bytes, &[1, number]),
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        self.metadata(|metadata| &metadata.namespace, 3)
+    }
+
+    fn name(&self) -> &str {
+        self.metadata(|metadata| &metadata.name, 1)
+    }
+
+    fn uid(&self) -> &str {
+        self.metadata(|metadata| &metadata.uid, 5)
+    }
+
+    fn version(&self) -> &str {
+        self.metadata(|metadata| &metadata.resource_version.0, 6)
+    }
+
+    fn finish(self) -> Result<T, DecodeError> {
+        match self.state {
+            State::Read(wire) => Ok(*wire),
+            State::Unread(bytes) => Encoded::Protobuf(bytes).object(self.kind, self.message),
+        }
+    }
+}
+
+impl<T: Hash> Hash for Draft<'_, T> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        match &self.state {
+            State::Read(wire) => wire.hash(hasher),
+            State::Unread(bytes) => protobuf::hash_essence(self.message, bytes, hasher),
+        }
+    }
 }
 
 impl<'a> PodDraft<'a> {
@@ -41,27 +138,34 @@ impl<'a> PodDraft<'a> {
     /// # Errors
     /// An error that names the invalid field.
     pub fn read(pod: Encoded<'a>) -> Result<Self, DecodeError> {
-        pod.object("Pod", &messages::POD).map(Self)
+        Draft::read("Pod", &messages::POD, pod).map(Self)
     }
 
     /// Returns the UID.
     pub fn uid(&self) -> &str {
-        self.0.metadata.as_ref().map_or("", |metadata| &metadata.uid)
+        self.0.uid()
     }
 
     /// Returns the resource version.
     pub fn version(&self) -> &str {
-        version(self.0.metadata.as_ref())
+        self.0.version()
     }
 
     /// Returns true if the pod has a node.
     pub fn is_bound(&self) -> bool {
-        self.0.is_bound()
+        let node = match &self.0.state {
+            State::Read(wire) => wire.node_name(),
+            State::Unread(bytes) => protobuf::text_at(bytes, &[2, 10]),
+        };
+        !node.is_empty()
     }
 
     /// Returns the pod.
-    pub fn finish(self, decoder: &mut Decoder) -> Pod {
-        self.0.into_pod(&mut decoder.interner, decoder.api_defaults)
+    ///
+    /// # Errors
+    /// If the pod is in protobuf, and a field is invalid.
+    pub fn finish(self, decoder: &mut Decoder) -> Result<Pod, DecodeError> {
+        Ok(self.0.finish()?.into_pod(&mut decoder.interner, decoder.api_defaults))
     }
 }
 
@@ -71,22 +175,25 @@ impl<'a> NodeDraft<'a> {
     /// # Errors
     /// An error that names the invalid field.
     pub fn read(node: Encoded<'a>) -> Result<Self, DecodeError> {
-        node.object("Node", &messages::NODE).map(Self)
+        Draft::read("Node", &messages::NODE, node).map(Self)
     }
 
     /// Returns the name.
     pub fn name(&self) -> &str {
-        self.0.metadata.as_ref().map_or("", |metadata| &metadata.name)
+        self.0.name()
     }
 
     /// Returns the resource version.
     pub fn version(&self) -> &str {
-        version(self.0.metadata.as_ref())
+        self.0.version()
     }
 
     /// Returns the node.
-    pub fn finish(self, decoder: &mut Decoder) -> Node {
-        self.0.into_node(&mut decoder.interner, decoder.api_defaults)
+    ///
+    /// # Errors
+    /// If the node is in protobuf, and a field is invalid.
+    pub fn finish(self, decoder: &mut Decoder) -> Result<Node, DecodeError> {
+        Ok(self.0.finish()?.into_node(&mut decoder.interner, decoder.api_defaults))
     }
 }
 
@@ -97,43 +204,43 @@ impl<'a> ObjectDraft<'a> {
     /// An error that names the invalid field.
     pub fn read(kind: ObjectKind, object: Encoded<'a>) -> Result<Self, DecodeError> {
         let (name, message) = (kind.name(), object::message(kind));
-        let wire = match object::selects_by_map(kind) {
-            true => WireObject::ByMap(object.object(name, message)?),
-            false => WireObject::ByExpressions(object.object(name, message)?),
+        let draft = match object::selects_by_map(kind) {
+            true => ObjectForms::ByMap(Draft::read(name, message, object)?),
+            false => ObjectForms::ByExpressions(Draft::read(name, message, object)?),
         };
-        Ok(Self { kind, wire })
+        Ok(Self { kind, draft })
     }
 
     /// Returns the key of the object.
     pub fn key(&self) -> ObjectKey {
-        let (namespace, name) = self.metadata().map_or(("", ""), |m| (&*m.namespace, &*m.name));
+        let (namespace, name) = match &self.draft {
+            ObjectForms::ByMap(draft) => (draft.namespace(), draft.name()),
+            ObjectForms::ByExpressions(draft) => (draft.namespace(), draft.name()),
+        };
         ObjectKey { kind: self.kind, namespace: namespace.into(), name: name.into() }
     }
 
     /// Returns the resource version.
     pub fn version(&self) -> &str {
-        version(self.metadata())
+        match &self.draft {
+            ObjectForms::ByMap(draft) => draft.version(),
+            ObjectForms::ByExpressions(draft) => draft.version(),
+        }
     }
 
     /// Returns the object.
-    pub fn finish(self, decoder: &mut Decoder) -> Object {
+    ///
+    /// # Errors
+    /// If the object is in protobuf, and a field is invalid.
+    pub fn finish(self, decoder: &mut Decoder) -> Result<Object, DecodeError> {
         let Decoder { interner, api_defaults } = decoder;
-        match self.wire {
-            WireObject::ByMap(wire) => wire.into_object(self.kind, interner, *api_defaults),
-            WireObject::ByExpressions(wire) => wire.into_object(self.kind, interner, *api_defaults),
-        }
+        Ok(match self.draft {
+            ObjectForms::ByMap(draft) => draft.finish()?.into_object(self.kind, interner, *api_defaults),
+            ObjectForms::ByExpressions(draft) => {
+                draft.finish()?.into_object(self.kind, interner, *api_defaults)
+            }
+        })
     }
-
-    fn metadata(&self) -> Option<&Metadata<'a>> {
-        match &self.wire {
-            WireObject::ByMap(wire) => wire.metadata.as_ref(),
-            WireObject::ByExpressions(wire) => wire.metadata.as_ref(),
-        }
-    }
-}
-
-fn version<'a>(metadata: Option<&'a Metadata<'_>>) -> &'a str {
-    metadata.map_or("", |metadata| &metadata.resource_version.0)
 }
 
 #[cfg(test)]

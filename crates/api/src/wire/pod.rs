@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Types of the conditions that are decoded; all other conditions are skipped.
-const CONDITIONS: [&str; 3] = ["PodScheduled", "DisruptionTarget", "PodResizePending"];
+pub(crate) const CONDITIONS: [&str; 3] = ["PodScheduled", "DisruptionTarget", "PodResizePending"];
 
 #[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
@@ -85,9 +85,9 @@ fn resized_containers<'de, D: Deserializer<'de>>(
 }
 
 impl WirePod<'_> {
-    /// Returns true if the pod has a node.
-    pub(super) fn is_bound(&self) -> bool {
-        self.spec.as_ref().is_some_and(|spec| !spec.node_name.is_empty())
+    /// Returns the node; empty if there is none.
+    pub(super) fn node_name(&self) -> &str {
+        self.spec.as_ref().map_or("", |spec| &spec.node_name)
     }
 
     pub(super) fn into_pod(self, interner: &mut Interner, api_defaults: bool) -> Pod {

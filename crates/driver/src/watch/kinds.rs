@@ -134,7 +134,8 @@ impl Kind for Pods {
             false => known.mark_version(&version),
         };
         let is_news = known.is_news(key.clone(), mark);
-        Ok(Decoded { key, version, input: is_news.then(|| Input::Pod(draft.finish(decoder))) })
+        let input = is_news.then(|| draft.finish(decoder).map(Input::Pod)).transpose()?;
+        Ok(Decoded { key, version, input })
     }
 
     fn key(&self, _namespace: &str, _name: &str, uid: &str) -> Str {
@@ -172,7 +173,8 @@ impl Kind for Nodes {
         let (key, version) = (Str::from(draft.name()), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
         let is_news = known.is_news(key.clone(), mark);
-        Ok(Decoded { key, version, input: is_news.then(|| Input::Node(draft.finish(decoder))) })
+        let input = is_news.then(|| draft.finish(decoder).map(Input::Node)).transpose()?;
+        Ok(Decoded { key, version, input })
     }
 
     fn key(&self, _namespace: &str, name: &str, _uid: &str) -> Str {
@@ -244,7 +246,8 @@ impl Kind for BuiltInKind {
         let (key, version) = (draft.key(), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
         let is_news = known.is_news(key.clone(), mark);
-        Ok(Decoded { key, version, input: is_news.then(|| Input::Object(draft.finish(decoder))) })
+        let input = is_news.then(|| draft.finish(decoder).map(Input::Object)).transpose()?;
+        Ok(Decoded { key, version, input })
     }
 
     fn key(&self, namespace: &str, name: &str, _uid: &str) -> ObjectKey {

@@ -67,10 +67,10 @@ fn decoded(kind: Option<ObjectKind>, is_pod: bool, object: Encoded<'_>) -> Strin
     match kind {
         Some(kind) => {
             let draft = ObjectDraft::read(kind, object).expect(VALID);
-            format!("{} {:?}", draft.version().to_owned(), draft.finish(decoder))
+            format!("{} {:?}", draft.version().to_owned(), draft.finish(decoder).expect(VALID))
         }
-        None if is_pod => format!("{:?}", PodDraft::read(object).expect(VALID).finish(decoder)),
-        None => format!("{:?}", NodeDraft::read(object).expect(VALID).finish(decoder)),
+        None if is_pod => format!("{:?}", PodDraft::read(object).expect(VALID).finish(decoder).expect(VALID)),
+        None => format!("{:?}", NodeDraft::read(object).expect(VALID).finish(decoder).expect(VALID)),
     }
 }
 
