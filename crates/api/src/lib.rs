@@ -27,6 +27,7 @@ pub mod object_ref;
 pub mod pod;
 pub mod points;
 pub mod priority_class;
+pub mod protobuf;
 pub mod qos;
 pub mod quantity;
 pub mod release;

@@ -1,4 +1,4 @@
-//! Decoding objects from the API's JSON.
+//! Decoding objects from the API's JSON or [protobuf](crate::protobuf).
 //!
 //! Only the fields of the slim types are decoded; all others are skipped. `null` is treated as absent wherever the API
 //! server's own decoder accepts it. A value of the wrong type is an error that names the field. One [`Interner`] holds
@@ -6,11 +6,12 @@
 
 mod defaults;
 mod disk;
+pub(crate) mod draft;
 mod json;
 mod locate;
 mod meta;
 mod node;
-mod object;
+pub(crate) mod object;
 mod pod;
 mod selector;
 mod spec;
@@ -18,8 +19,11 @@ mod spec;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use self::draft::{NodeDraft, ObjectDraft, PodDraft};
 use self::locate::{FieldError, decode};
-use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, Str, strings::Interner};
+pub(crate) use self::pod::CONDITIONS as POD_CONDITIONS;
+use crate::protobuf::{self, Message};
+use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, strings::Interner};
 
 /// Error in decoding an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +44,51 @@ impl DecodeError {
             self.problem.truncate(at);
         }
         self
+    }
+}
+
+/// An object as a server sends it.
+#[derive(Clone, Copy, Debug)]
+pub enum Encoded<'a> {
+    /// JSON.
+    Json(&'a [u8]),
+    /// Protobuf, without an envelope.
+    Protobuf(&'a [u8]),
+}
+
+impl<'a> Encoded<'a> {
+    /// Reads a value; `message` is its type in protobuf.
+    ///
+    /// # Errors
+    /// If the bytes are invalid, or a field has the wrong type.
+    pub fn read<T: Deserialize<'a>>(self, message: &'static Message) -> serde_json::Result<T> {
+        match self {
+            Self::Json(json) => serde_json::from_slice(json),
+            Self::Protobuf(bytes) => protobuf::decode(message, bytes),
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Json(bytes) | Self::Protobuf(bytes) => bytes,
+        }
+    }
+
+    /// Reads an object.
+    fn object<T: Deserialize<'a>>(
+        self,
+        kind: &'static str,
+        message: &'static Message,
+    ) -> Result<T, DecodeError> {
+        match self {
+            Self::Json(json) => from_slice(kind, json),
+            Self::Protobuf(bytes) => protobuf::decode(message, bytes).map_err(|error| DecodeError {
+                kind,
+                path: String::new(),
+                problem: error.to_string(),
+            }),
+        }
     }
 }
 
@@ -75,8 +124,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn pod(&mut self, json: &[u8]) -> Result<Pod, DecodeError> {
-        from_slice::<pod::WirePod<'_>>("Pod", json)
-            .map(|wire| wire.into_pod(&mut self.interner, self.api_defaults))
+        PodDraft::read(Encoded::Json(json)).and_then(|draft| draft.finish(self))
     }
 
     /// Decodes a pod from a parsed manifest.
@@ -92,8 +140,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn node(&mut self, json: &[u8]) -> Result<Node, DecodeError> {
-        from_slice::<node::WireNode<'_>>("Node", json)
-            .map(|wire| wire.into_node(&mut self.interner, self.api_defaults))
+        NodeDraft::read(Encoded::Json(json)).and_then(|draft| draft.finish(self))
     }
 
     /// Decodes a node from a parsed manifest.
@@ -104,16 +151,12 @@ impl Decoder {
         self.node(&bytes(value)).map_err(DecodeError::without_position)
     }
 
-    /// Decodes an object of the given kind. Also returns its resource version, which is not part of [`Object`].
+    /// Decodes an object of the given kind.
     ///
     /// # Errors
     /// An error that names the invalid field.
-    pub fn object(&mut self, kind: ObjectKind, json: &[u8]) -> Result<(Object, Str), DecodeError> {
-        Ok(if object::selects_by_map(kind) {
-            self.finish_object(kind, from_slice::<object::ByMap<'_>>(kind.name(), json)?)
-        } else {
-            self.finish_object(kind, from_slice::<object::ByExpressions<'_>>(kind.name(), json)?)
-        })
+    pub fn object(&mut self, kind: ObjectKind, json: &[u8]) -> Result<Object, DecodeError> {
+        ObjectDraft::read(kind, Encoded::Json(json)).and_then(|draft| draft.finish(self))
     }
 
     /// Decodes an object of the given kind from a parsed manifest.
@@ -121,16 +164,7 @@ impl Decoder {
     /// # Errors
     /// An error that names the invalid field.
     pub fn object_value(&mut self, kind: ObjectKind, value: &Value) -> Result<Object, DecodeError> {
-        let decoded = self.object(kind, &bytes(value)).map_err(DecodeError::without_position);
-        decoded.map(|(object, _version)| object)
-    }
-
-    fn finish_object<S: object::WireSelector + Default>(
-        &mut self,
-        kind: ObjectKind,
-        wire: object::WireSelecting<'_, S>,
-    ) -> (Object, Str) {
-        wire.into_object(kind, &mut self.interner, self.api_defaults)
+        self.object(kind, &bytes(value)).map_err(DecodeError::without_position)
     }
 
     /// Decodes a priority class.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
+use harbormaster_api::protobuf;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use tokio::time::sleep;
@@ -36,6 +37,8 @@ const PROBE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Content type of a JSON body.
 pub const JSON: &str = "application/json";
+/// Content types that a client accepts that prefers protobuf.
+const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf,application/json";
 /// Content type of a patch in which `null` removes a field (RFC 7386).
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Content type of a patch that merges the lists of Kubernetes objects by key.
@@ -48,6 +51,7 @@ pub struct ApiClient {
     limiter: Option<Arc<RateLimiter>>,
     /// Time limit for an ordinary request.
     limit: Duration,
+    accepts_protobuf: bool,
     connections: Connections,
     reachability: Reachability,
     gate: Option<Arc<dyn WriteGate>>,
@@ -70,6 +74,8 @@ pub struct Stream {
     pub body: ResponseBody,
     /// True if the body fails when its connection dies (HTTP/2); otherwise (HTTP/1.1), the body merely stays silent.
     pub is_probed: bool,
+    /// True if the body is in protobuf.
+    pub is_protobuf: bool,
     /// The set of connections that contains this stream's connection; see [`ApiClient::give_up_connections`].
     pub connections: Weak<ConnectionSet>,
 }
@@ -90,6 +96,7 @@ impl ApiClient {
             service: BoxCloneSyncService::new(service),
             limiter: None,
             limit: REQUEST_LIMIT,
+            accepts_protobuf: false,
             connections: Connections::default(),
             reachability: Reachability::default(),
             gate: None,
@@ -101,6 +108,18 @@ impl ApiClient {
     /// Sets the address of the server, for log lines and [`Self::host`].
     pub(crate) fn at_address(self, server: String) -> Self {
         Self { reachability: Reachability::of(server), ..self }
+    }
+
+    /// Returns a client that accepts objects in protobuf, and in JSON from servers that do not have them in protobuf.
+    #[must_use]
+    pub fn accepting_protobuf(&self) -> Self {
+        Self { accepts_protobuf: true, ..self.clone() }
+    }
+
+    /// Returns a client that accepts objects in JSON only.
+    #[must_use]
+    pub fn accepting_json(&self) -> Self {
+        Self { accepts_protobuf: false, ..self.clone() }
     }
 
     /// Returns the same client with a different rate limit.
@@ -385,13 +404,15 @@ impl ApiClient {
         is_stream: bool,
     ) -> Result<Stream, ApiError> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(JSON));
+        let accepted = if self.accepts_protobuf { PROTOBUF_OR_JSON } else { JSON };
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accepted));
         request.extensions_mut().insert(Route { connections: connections.clone(), is_stream });
         let answer = self.service.clone().oneshot(request).await;
         self.measure_answer(&method, answer.as_ref().ok().map(Response::status));
         let outcome = match answer {
             Ok(response) if response.status().is_success() => Ok(Stream {
                 is_probed: response.version() == Version::HTTP_2,
+                is_protobuf: is_protobuf(&response),
                 body: response.into_body(),
                 connections: Arc::downgrade(connections),
             }),
@@ -426,6 +447,11 @@ impl ApiClient {
             }
         }
     }
+}
+
+fn is_protobuf(response: &Response<ResponseBody>) -> bool {
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(protobuf::CONTENT_TYPE.as_bytes()))
 }
 
 /// Returns the path without the query.

@@ -2,6 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
+use harbormaster_api::protobuf::{self, messages::STATUS};
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde::Deserialize;
@@ -122,12 +123,15 @@ struct StatusDetails {
 }
 
 impl Refusal {
-    /// Reads a `metav1.Status`, for example from an `ERROR` event of a watch.
+    /// Reads a `metav1.Status` in JSON or protobuf, for example from an `ERROR` event of a watch.
     ///
     /// # Errors
-    /// If `json` is not valid JSON, or a field has the wrong type.
-    pub fn from_status(json: &[u8]) -> serde_json::Result<Self> {
-        let Status { code, reason, message, details } = serde_json::from_slice(json)?;
+    /// If the encoding is invalid, or a field has the wrong type.
+    pub fn from_status(status: &[u8]) -> serde_json::Result<Self> {
+        let Status { code, reason, message, details } = match protobuf::is_meant(status) {
+            true => protobuf::decode(&STATUS, protobuf::open(status)?)?,
+            false => serde_json::from_slice(status)?,
+        };
         let wait = details.map_or(0, |d| d.retry_after_seconds);
         let retry_after = (wait > 0).then(|| Duration::from_secs(wait));
         Ok(Self { code, reason, message, retry_after })

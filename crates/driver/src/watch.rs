@@ -15,12 +15,13 @@
 //! request. For a watch that begins with a list of all objects, the watcher requests a long duration, since the list
 //! may take a long time; over HTTP/1.1, the watcher leaves such a watch soon after the list and opens another.
 //!
-//! The engine gets an input when an object has a new resource version, and when an object was deleted or is missing
-//! from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).
+//! The engine gets an input when something that is decoded has changed in an object, and when an object was deleted or is
+//! missing from a later list. See "Efficient detection of changes" in Kubernetes' API concepts, and KEP-3157 (streaming lists).
 
 pub(crate) mod census;
+mod events;
 mod kinds;
-mod lines;
+mod known;
 mod wire;
 
 #[cfg(test)]
@@ -35,20 +36,24 @@ use std::{
 };
 
 use bytes::Bytes;
-use harbormaster_api::{Str, wire::Decoder};
+use harbormaster_api::{
+    Str,
+    wire::{Decoder, Encoded},
+};
 use harbormaster_client::{ApiClient, ApiError, Backoff, Jitter, Stream, connections::ConnectionSet};
 use harbormaster_core::Input;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use kinds::{BUILT_IN, BuiltInKind, CustomKind, Decoded, Kind, Nodes, Pods};
+pub use known::Known;
 
 use crate::{
     extenders::raw::{RawObject, RawSelection},
     live_api::{CustomFeed, CustomNews},
     message::{EngineMessage, ToEngine},
     watch::{
-        lines::Lines,
+        events::Events,
         wire::{Event, EventType, Page, Stub},
     },
 };
@@ -127,7 +132,7 @@ enum State {
 /// An open watch.
 #[derive(Debug)]
 struct Watch {
-    lines: Lines,
+    events: Events,
     /// True if the watch ends when its connection dies.
     is_probed: bool,
     connections: Weak<ConnectionSet>,
@@ -142,10 +147,10 @@ struct Watch {
 impl Watch {
     /// Returns a watch that the server should end after `time`.
     fn new(stream: Stream, time: Duration, grace: Duration) -> Self {
-        let Stream { body, is_probed, connections } = stream;
+        let Stream { body, is_probed, is_protobuf, connections } = stream;
         let opened = Instant::now();
         Self {
-            lines: Lines::new(body),
+            events: Events::new(body, is_protobuf),
             is_probed,
             connections,
             opened,
@@ -190,8 +195,8 @@ impl From<ApiError> for Trouble {
     }
 }
 
-/// Content of one line of a watch.
-enum EventLine {
+/// Content of one event of a watch.
+enum Told {
     /// An object, with its version.
     Object(Str),
     /// A version; `initial_end` is true if the bookmark ends the initial events of a streaming list.
@@ -205,8 +210,8 @@ pub struct Watcher<K: Kind> {
     engine: ToEngine,
     streaming: StreamingLists,
     decoder: Decoder,
-    /// Versions of the objects that have been passed to the engine.
-    known: FxHashMap<K::Key, Str>,
+    /// The objects that have been passed to the engine.
+    known: Known<K::Key>,
     /// True during a list; `listed` contains the objects listed so far.
     listing: bool,
     listed: FxHashSet<K::Key>,
@@ -239,13 +244,14 @@ struct EngineGone;
 impl<K: Kind> Watcher<K> {
     /// Returns a watcher.
     pub fn new(kind: K, client: ApiClient, streaming: StreamingLists, engine: ToEngine) -> Self {
+        let client = if kind.accepts_protobuf() { client.accepting_protobuf() } else { client };
         Self {
             kind,
             client,
             engine,
             streaming,
             decoder: Decoder::new(),
-            known: FxHashMap::default(),
+            known: Known::default(),
             listing: false,
             listed: FxHashSet::default(),
             inputs: Vec::new(),
@@ -265,9 +271,13 @@ impl<K: Kind> Watcher<K> {
         }
     }
 
-    /// Makes the watcher also pass selected objects on in their original form.
+    /// Makes the watcher also pass selected objects on in their original form, which is JSON.
     #[must_use]
-    pub fn handing_on(self, wanted: RawSelection) -> Self {
+    pub fn handing_on(mut self, wanted: RawSelection) -> Self {
+        if wanted != RawSelection::default() {
+            self.known.need_versions();
+            self.client = self.client.accepting_json();
+        }
         Self { wanted, ..self }
     }
 
@@ -389,8 +399,8 @@ impl<K: Kind> Watcher<K> {
     }
 
     async fn watching(&mut self, mut version: Str, mut watch: Watch) -> Result<State, EngineGone> {
-        let lines = match timeout_at(watch.until, watch.lines.next()).await {
-            Ok(Ok(Some(lines))) => lines,
+        let events = match timeout_at(watch.until, watch.events.next()).await {
+            Ok(Ok(Some(events))) => events,
             Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
             Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
             Err(_) => {
@@ -401,9 +411,9 @@ impl<K: Kind> Watcher<K> {
                 return Ok(State::Listed { version });
             }
         };
-        for line in lines {
-            match self.take(&line) {
-                Ok(EventLine::Object(at) | EventLine::Bookmark { version: at, .. }) => {
+        for event in events {
+            match self.take(&event, watch.events.is_protobuf()) {
+                Ok(Told::Object(at) | Told::Bookmark { version: at, .. }) => {
                     watch.any_event = true;
                     if !at.is_empty() {
                         version = at;
@@ -512,8 +522,8 @@ impl<K: Kind> Watcher<K> {
         let stream = self.open(&path, LIST_OPEN_LIMIT).await.map_err(no_streaming)?;
         let mut watch = Watch::new(stream, time, grace);
         loop {
-            let lines = match timeout(STREAM_SILENCE, watch.lines.next()).await {
-                Ok(Ok(Some(lines))) => lines,
+            let events = match timeout(STREAM_SILENCE, watch.events.next()).await {
+                Ok(Ok(Some(events))) => events,
                 Ok(Ok(None)) => return Err(self.stream_broke("it was closed before its end")),
                 Ok(Err(why)) => return Err(self.stream_broke(&why)),
                 Err(_) => {
@@ -522,14 +532,14 @@ impl<K: Kind> Watcher<K> {
                 }
             };
             let mut end = None;
-            for line in lines {
-                match self.take(&line)? {
-                    EventLine::Bookmark { version, initial_end: true } => end = Some(version),
+            for event in events {
+                match self.take(&event, watch.events.is_protobuf())? {
+                    Told::Bookmark { version, initial_end: true } => end = Some(version),
                     // These events follow the end of the list, but arrived in the same chunk.
-                    EventLine::Object(version) | EventLine::Bookmark { version, .. } if end.is_some() => {
+                    Told::Object(version) | Told::Bookmark { version, .. } if end.is_some() => {
                         end = Some(version);
                     }
-                    EventLine::Object(_) | EventLine::Bookmark { .. } => {}
+                    Told::Object(_) | Told::Bookmark { .. } => {}
                 }
             }
             if let Some(version) = end {
@@ -573,11 +583,11 @@ impl<K: Kind> Watcher<K> {
             let page =
                 Page::read(&body).map_err(|why| Trouble::Garbage(format!("undecodable list: {why}")))?;
             for item in &page.items {
-                self.present(item.get().as_bytes())?;
+                self.present(*item)?;
             }
-            token = page.metadata.continue_.into_owned();
+            token = page.continue_.into_owned();
             if token.is_empty() {
-                return Ok(State::Listed { version: page.metadata.resource_version.as_ref().into() });
+                return Ok(State::Listed { version: page.version.as_ref().into() });
             }
             // The engine processes this page while the next one is being fetched.
             if self.flush().is_err() {
@@ -592,7 +602,7 @@ impl<K: Kind> Watcher<K> {
             self.known.keys().filter(|key| !self.listed.contains(*key)).cloned().collect();
         gone.sort();
         for key in gone {
-            self.known.remove(&key);
+            self.known.forget(&key);
             self.inputs.push(self.kind.gone(key));
         }
         self.listing = false;
@@ -613,15 +623,15 @@ impl<K: Kind> Watcher<K> {
 
     // --- objects ---
 
-    fn take(&mut self, line: &Bytes) -> Result<EventLine, Trouble> {
-        let event = Event::read(line).map_err(|why| garbage(line, &why))?;
+    fn take(&mut self, bytes: &Bytes, is_protobuf: bool) -> Result<Told, Trouble> {
+        let event = Event::read(bytes, is_protobuf).map_err(|why| garbage(bytes, &why))?;
         match event.type_ {
-            EventType::Added | EventType::Modified => Ok(EventLine::Object(self.present(event.object)?)),
+            EventType::Added | EventType::Modified => Ok(Told::Object(self.present(event.object)?)),
             EventType::Deleted => {
-                let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
+                let stub = Stub::read(event.object).map_err(|why| garbage(bytes, &why))?;
                 let key = self.key(&stub);
                 self.listed.remove(&key);
-                if self.known.remove(&key).is_some() {
+                if self.known.forget(&key) {
                     self.inputs.push(self.kind.gone(key));
                     // Raw objects bypass the inputs, but none may overtake the deletion of an earlier object with the
                     // same name.
@@ -630,30 +640,30 @@ impl<K: Kind> Watcher<K> {
                         let _ = self.flush();
                     }
                 }
-                Ok(EventLine::Object(stub.metadata.resource_version.as_ref().into()))
+                Ok(Told::Object(stub.metadata.resource_version.as_ref().into()))
             }
             EventType::Bookmark => {
-                let stub = Stub::read(event.object).map_err(|why| garbage(line, &why))?;
+                let stub = Stub::read(event.object).map_err(|why| garbage(bytes, &why))?;
                 let version = stub.metadata.resource_version.as_ref().into();
-                Ok(EventLine::Bookmark { version, initial_end: stub.ends_initial_events() })
+                Ok(Told::Bookmark { version, initial_end: stub.ends_initial_events() })
             }
-            EventType::Error => Err(wire::refusal(event.object)
-                .map_or_else(|why| garbage(line, &why), |refusal| ApiError::Refused(refusal).into())),
+            EventType::Error => Err(wire::refusal(event.object.bytes())
+                .map_or_else(|why| garbage(bytes, &why), |refusal| ApiError::Refused(refusal).into())),
         }
     }
 
     /// Handles the current version of an object. Returns its resource version.
-    fn present(&mut self, json: &[u8]) -> Result<Str, Trouble> {
-        let Decoded { key, version, input } = match self.kind.decode(&mut self.decoder, json) {
+    fn present(&mut self, object: Encoded<'_>) -> Result<Str, Trouble> {
+        let decoded = self.kind.decode(&mut self.decoder, &mut self.known, object);
+        let Decoded { key, version, input } = match decoded {
             Ok(decoded) => decoded,
-            Err(error) => return self.undecodable(json, &error.to_string()),
+            Err(error) => return self.undecodable(object, &error.to_string()),
         };
         if self.listing {
-            self.listed.insert(key.clone());
+            self.listed.insert(key);
         }
-        let before = self.known.insert(key, version.clone());
-        if version.is_empty() || before.as_ref() != Some(&version) {
-            self.raw.extend(self.wanted.of(&input, json));
+        if let Some(input) = input {
+            self.raw.extend(self.wanted.of(&input, object.bytes()));
             self.inputs.push(input);
             self.newest = self.newest.max(version.parse().unwrap_or_default());
         }
@@ -661,8 +671,8 @@ impl<K: Kind> Watcher<K> {
     }
 
     /// Handles an object that cannot be decoded. The engine keeps the object's earlier version, if any.
-    fn undecodable(&mut self, json: &[u8], why: &str) -> Result<Str, Trouble> {
-        let stub = Stub::read(json).map_err(|_| garbage(json, why))?;
+    fn undecodable(&mut self, object: Encoded<'_>, why: &str) -> Result<Str, Trouble> {
+        let stub = Stub::read(object).map_err(|_| garbage(object.bytes(), why))?;
         tracing::error!(
             kind = self.kind.name(),
             object = stub.full_name(),
@@ -734,8 +744,8 @@ impl<K: Kind> Watcher<K> {
     }
 }
 
-fn garbage(line: &[u8], why: &str) -> Trouble {
-    let text: String = String::from_utf8_lossy(line).chars().take(100).collect();
+fn garbage(event: &[u8], why: &str) -> Trouble {
+    let text: String = String::from_utf8_lossy(event).chars().take(100).collect();
     Trouble::Garbage(format!("undecodable event: {why}: {text:?}"))
 }
 

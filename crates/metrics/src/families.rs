@@ -317,7 +317,7 @@ families! { METRICS,
         .differs("Also decreases when a rejected pod is deleted while it is in backoffQ or activeQ, as in kube-scheduler 1.37.");
     EVENT_DURATION = histogram(Alpha, "scheduler_event_handling_duration_seconds",
         "Event handling latency in seconds.").by(&["event"]).exponential(0.0001, 2.0, 12)
-        .differs("Each event is observed once, measured from the start of the change that caused it. A pod that becomes bound is observed only as AssignedPodAdd.");
+        .differs("Each event is observed once, measured from the start of the change that caused it. A pod that becomes bound is observed only as AssignedPodAdd. Updates of bound pods that change nothing the scheduler reads are not observed.");
     HINT_DURATION = histogram(Alpha, "scheduler_queueing_hint_execution_duration_seconds",
         "Duration for running a queueing hint function of a plugin.")
         .by(&["plugin", "event", "hint"]).exponential(0.00001, 1.5, 20)

@@ -11,6 +11,7 @@ mod creation;
 mod measurement;
 mod report;
 mod svg;
+mod updates;
 mod volume_controller;
 mod watch;
 mod watcher;

@@ -538,7 +538,12 @@ pub fn wrong(value: &Value, into: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harbormaster_api::features::Features;
+    use std::collections::BTreeSet;
+
+    use harbormaster_api::{
+        features::Features,
+        protobuf::{self, messages},
+    };
 
     use super::*;
     use crate::kinds;
@@ -569,6 +574,60 @@ mod tests {
             }
         }
         assert!(types().len() > 300);
+    }
+
+    /// Checks a message of the scheduler's table of protobuf, and the messages in it.
+    fn check_message(message: &protobuf::Message, seen: &mut BTreeSet<&'static str>) {
+        // The table of types lacks those that a server only sends.
+        if message.name.starts_with("meta.Status") || !seen.insert(message.name) {
+            return;
+        }
+        let of = find(message.name).unwrap_or_else(|| panic!("{}", message.name));
+        for field in message.fields {
+            let known = of.fields.get(&field.number);
+            let of = match field.of {
+                protobuf::Kind::Text => vec!["s"],
+                protobuf::Kind::Number => vec!["i", "l"],
+                protobuf::Kind::Bool => vec!["t"],
+                protobuf::Kind::Quantity => vec!["Quantity"],
+                protobuf::Kind::Time => vec!["Time"],
+                protobuf::Kind::Message(inner) => vec![inner.name],
+            };
+            let shapes = match field.shape {
+                protobuf::Shape::One => vec![Shape::Single, Shape::NonZero],
+                protobuf::Shape::List => vec![Shape::List],
+                protobuf::Shape::Map => vec![Shape::Map],
+                protobuf::Shape::Inline => vec![Shape::Inline],
+            };
+            let name = if field.shape == protobuf::Shape::Inline { "-" } else { field.name };
+            let agrees = known.is_some_and(|known| {
+                known.name == name && of.contains(&known.of) && shapes.contains(&known.shape)
+            });
+            // The field is behind a feature gate of 1.37.
+            let is_new = (message.name, field.name) == ("core.VolumeMount", "bindMountOptions");
+            assert!(agrees || is_new, "{}: {field:?} but {known:?}", message.name);
+            if let protobuf::Kind::Message(inner) = field.of {
+                check_message(inner, seen);
+            }
+        }
+    }
+
+    #[test]
+    fn the_scheduler_reads_protobuf_by_the_same_types() {
+        let mut seen = BTreeSet::new();
+        for message in [
+            &messages::POD,
+            &messages::NODE,
+            &messages::NAMESPACE,
+            &messages::SERVICE,
+            &messages::REPLICATION_CONTROLLER,
+            &messages::REPLICA_SET,
+            &messages::STATEFUL_SET,
+            &messages::POD_DISRUPTION_BUDGET,
+        ] {
+            check_message(message, &mut seen);
+        }
+        assert!(seen.len() > 50, "{seen:?}");
     }
 
     #[test]

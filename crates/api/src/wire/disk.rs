@@ -11,7 +11,7 @@ const AZURE_SHARED: &str = "Shared";
 const RBD_POOL: &str = "rbd";
 
 /// The fields of all kinds of disks; each kind uses only some of them.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct WireDisk<'a> {
     pd_name: Text<'a>,

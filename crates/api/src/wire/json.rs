@@ -1,6 +1,12 @@
 //! Building blocks: strings, lists and maps that borrow from the input and treat `null` as empty.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
+use std::{
+    borrow::Cow,
+    fmt,
+    hash::{Hash, Hasher},
+    marker::PhantomData,
+    ops::Deref,
+};
 
 use serde::{
     Deserialize, Deserializer,
@@ -13,7 +19,7 @@ use crate::{Labels, Quantity, Str, Timestamp, pod::ResourceList, resources::CPU,
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// A string.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Text<'a>(Cow<'a, str>);
 
 impl Text<'_> {
@@ -72,13 +78,47 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
+/// A string that is not part of the [essence](super::draft) of its object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent, bound(deserialize = "'de: 'a"))]
+pub(super) struct Aside<'a>(pub(super) Text<'a>);
+
+impl Hash for Aside<'_> {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// A value of which only the presence is read.
+#[derive(Debug, Default, Hash)]
+pub(super) struct Ignored;
+
+impl<'de> Deserialize<'de> for Ignored {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|IgnoredAny| Self)
+    }
+}
+
 /// A list.
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub(super) struct List<T>(pub(super) Vec<T>);
 
 impl<T> Default for List<T> {
     fn default() -> Self {
         Self(Vec::new())
+    }
+}
+
+impl<T> List<T> {
+    /// Reads a list without the entries that nobody needs.
+    pub(super) fn read_only<'de, D: Deserializer<'de>>(
+        deserializer: D,
+        is_needed: impl FnMut(&T) -> bool,
+    ) -> Result<Self, D::Error>
+    where
+        T: Deserialize<'de> + Default,
+    {
+        let mut list = Self::deserialize(deserializer)?;
+        list.0.retain(is_needed);
+        Ok(list)
     }
 }
 
@@ -117,7 +157,7 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for ListVisitor<T> {
 }
 
 /// A map.
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub(super) struct Map<'a, V>(pub(super) Vec<(Text<'a>, V)>);
 
 impl<V> Default for Map<'_, V> {
@@ -133,10 +173,26 @@ impl Map<'_, Text<'_>> {
     }
 }
 
-impl Map<'_, Quantity> {
+/// The amount of a resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Amount(Quantity);
+
+impl Hash for Amount {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.0.value(), self.0.milli_value()).hash(state);
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Quantity::deserialize(deserializer).map(Self)
+    }
+}
+
+impl Map<'_, Amount> {
     /// Amounts sorted by name: CPU in thousandths, everything else in units.
     pub(super) fn resources(&self, interner: &mut Interner) -> ResourceList {
-        let amount = |name: &str, q: &Quantity| if name == CPU { q.milli_value() } else { q.value() };
+        let amount = |name: &str, Amount(q): &Amount| if name == CPU { q.milli_value() } else { q.value() };
         let mut list: ResourceList =
             self.0.iter().map(|(name, q)| (name.intern(interner), amount(name, q))).collect();
         list.sort_by(|a, b| a.0.cmp(&b.0));
@@ -180,7 +236,7 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for MapVisitor<V> {
 }
 
 /// Annotations without kubectl's last-applied-configuration, which may be as long as the object itself.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Hash)]
 pub(super) struct Annotations<'a>(Vec<(Text<'a>, Text<'a>)>);
 
 impl Annotations<'_> {
@@ -223,7 +279,7 @@ impl<'de> Visitor<'de> for AnnotationsVisitor {
 }
 
 /// `metav1.Time` or `metav1.MicroTime`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Time(pub(super) Timestamp);
 
 impl<'de> Deserialize<'de> for Time {
@@ -243,5 +299,10 @@ impl Visitor<'_> for TimeVisitor {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
         Timestamp::parse(text).map(Time).map_err(|e| E::custom(format!("time {text:?}: {e}")))
+    }
+
+    /// Nanoseconds, as [`crate::protobuf`] has them.
+    fn visit_i64<E: de::Error>(self, nanoseconds: i64) -> Result<Time, E> {
+        Ok(Time(Timestamp(nanoseconds)))
     }
 }

@@ -2,16 +2,16 @@
 
 use serde::Deserialize;
 
-use super::json::{Annotations, List, Map, Text, Time};
+use super::json::{Annotations, Aside, List, Map, Text, Time};
 use crate::{ObjectRef, PriorityClass, pod::OwnerReference, strings::Interner};
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Metadata<'a> {
     pub(super) name: Text<'a>,
     pub(super) namespace: Text<'a>,
     pub(super) uid: Text<'a>,
-    pub(super) resource_version: Text<'a>,
+    pub(super) resource_version: Aside<'a>,
     pub(super) generation: Option<i64>,
     pub(super) labels: Map<'a, Text<'a>>,
     pub(super) annotations: Annotations<'a>,
@@ -20,7 +20,7 @@ pub(super) struct Metadata<'a> {
     owner_references: List<Owner<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Owner<'a> {
     api_version: Text<'a>,
@@ -44,7 +44,7 @@ impl Metadata<'_> {
 }
 
 /// An object of any kind.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct WireObject<'a> {
     api_version: Text<'a>,
@@ -61,12 +61,12 @@ impl WireObject<'_> {
             namespace: metadata.namespace.intern(interner),
             name: metadata.name.unshared(),
             uid: metadata.uid.unshared(),
-            resource_version: metadata.resource_version.unshared(),
+            resource_version: metadata.resource_version.0.unshared(),
         }
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct WirePriorityClass<'a> {
     metadata: Option<Metadata<'a>>,

@@ -3,32 +3,32 @@
 use serde::Deserialize;
 
 use super::{
-    json::{List, Map, Text},
+    json::{Amount, List, Map, Text},
     meta::Metadata,
 };
 use crate::{
-    Node, Quantity, Resources, Str,
+    Node, Resources, Str,
     node::Image,
     strings::Interner,
     taint::{Taint, TaintEffect},
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct WireNode<'a> {
-    metadata: Option<Metadata<'a>>,
+    pub(super) metadata: Option<Metadata<'a>>,
     spec: Option<Spec<'a>>,
     status: Option<Status<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Spec<'a> {
     unschedulable: Option<bool>,
     taints: List<WireTaint<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireTaint<'a> {
     key: Text<'a>,
@@ -36,24 +36,24 @@ struct WireTaint<'a> {
     effect: Text<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Status<'a> {
-    capacity: Option<Map<'a, Quantity>>,
-    allocatable: Option<Map<'a, Quantity>>,
+    capacity: Option<Map<'a, Amount>>,
+    allocatable: Option<Map<'a, Amount>>,
     images: List<WireImage<'a>>,
     declared_features: List<Text<'a>>,
     conditions: List<Condition<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireImage<'a> {
     names: List<Text<'a>>,
     size_bytes: Option<i64>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Condition<'a> {
     #[serde(rename = "type")]
@@ -75,7 +75,7 @@ impl WireNode<'_> {
         Node {
             name: metadata.name.intern(interner),
             uid: metadata.uid.unshared(),
-            resource_version: metadata.resource_version.unshared(),
+            resource_version: metadata.resource_version.0.unshared(),
             labels: metadata.labels.labels(interner),
             annotations: metadata.annotations.labels(interner),
             unschedulable: spec.unschedulable.unwrap_or_default(),

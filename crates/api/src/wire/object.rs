@@ -1,16 +1,18 @@
 //! Namespaces, and the kinds that select pods: services, workloads and disruption budgets.
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 
 use super::{
     defaults,
-    json::{Map, Text},
+    json::{Ignored, Map, Text},
     meta::Metadata,
     selector::WireLabelSelector,
 };
 use crate::{
-    Labels, Namespace, Object, ObjectKind, PodDisruptionBudget, Service, Str, Workload, WorkloadKind,
-    selector::LabelSelector, strings::Interner,
+    Labels, Namespace, Object, ObjectKind, PodDisruptionBudget, Service, Workload, WorkloadKind,
+    protobuf::{Message, messages},
+    selector::LabelSelector,
+    strings::Interner,
 };
 
 /// Label that the API server sets on every namespace.
@@ -26,21 +28,33 @@ pub(super) fn selects_by_map(kind: ObjectKind) -> bool {
     )
 }
 
+/// Returns the type of the given kind in protobuf.
+pub(crate) fn message(kind: ObjectKind) -> &'static Message {
+    match kind {
+        ObjectKind::Namespace => &messages::NAMESPACE,
+        ObjectKind::Service => &messages::SERVICE,
+        ObjectKind::Workload(WorkloadKind::ReplicationController) => &messages::REPLICATION_CONTROLLER,
+        ObjectKind::Workload(WorkloadKind::ReplicaSet) => &messages::REPLICA_SET,
+        ObjectKind::Workload(WorkloadKind::StatefulSet) => &messages::STATEFUL_SET,
+        ObjectKind::PodDisruptionBudget => &messages::POD_DISRUPTION_BUDGET,
+    }
+}
+
 /// An object whose selector, if any, is a map.
 pub(super) type ByMap<'a> = WireSelecting<'a, Map<'a, Text<'a>>>;
 /// An object whose selector may have expressions.
 pub(super) type ByExpressions<'a> = WireSelecting<'a, WireLabelSelector<'a>>;
 
 /// An object of any [`ObjectKind`] with a selector of the form `S`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "S: Default + Deserialize<'de>, 'de: 'a"))]
 pub(super) struct WireSelecting<'a, S> {
-    metadata: Option<Metadata<'a>>,
+    pub(super) metadata: Option<Metadata<'a>>,
     spec: Option<Spec<'a, S>>,
     status: Option<Status<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "S: Default + Deserialize<'de>, 'de: 'a"))]
 struct Spec<'a, S> {
     selector: Option<S>,
@@ -48,18 +62,18 @@ struct Spec<'a, S> {
     template: Option<Template<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Template<'a> {
     metadata: Option<Metadata<'a>>,
 }
 
 /// Status of a disruption budget.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Status<'a> {
     disruptions_allowed: Option<i32>,
-    disrupted_pods: Map<'a, IgnoredAny>,
+    disrupted_pods: Map<'a, Ignored>,
 }
 
 /// A selector in one of its forms.
@@ -80,15 +94,8 @@ impl WireSelector for WireLabelSelector<'_> {
 }
 
 impl<S: WireSelector + Default> WireSelecting<'_, S> {
-    /// Returns the object and its resource version.
-    pub(super) fn into_object(
-        self,
-        kind: ObjectKind,
-        interner: &mut Interner,
-        api_defaults: bool,
-    ) -> (Object, Str) {
+    pub(super) fn into_object(self, kind: ObjectKind, interner: &mut Interner, api_defaults: bool) -> Object {
         let metadata = self.metadata.unwrap_or_default();
-        let version = metadata.resource_version.unshared();
         let mut namespace = metadata.namespace.intern(interner);
         if api_defaults && namespace.is_empty() {
             namespace = interner.intern(defaults::NAMESPACE);
@@ -104,7 +111,7 @@ impl<S: WireSelector + Default> WireSelecting<'_, S> {
                 selector = Some(LabelSelector { match_labels, ..LabelSelector::default() });
             }
         }
-        let object = match kind {
+        match kind {
             ObjectKind::Namespace => Object::Namespace(into_namespace(&metadata, interner, api_defaults)),
             ObjectKind::Service => {
                 Object::Service(Service { namespace, name, selector: selector.map(|s| s.match_labels) })
@@ -120,8 +127,7 @@ impl<S: WireSelector + Default> WireSelecting<'_, S> {
                     disrupted_pods: status.disrupted_pods.0.iter().map(|(name, _)| name.unshared()).collect(),
                 })
             }
-        };
-        (object, version)
+        }
     }
 }
 

@@ -2,47 +2,50 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::{
     defaults,
-    json::{List, Map, Text, Time},
+    json::{Amount, List, Map, Text, Time},
     meta::Metadata,
     spec::{Spec, WireResources},
 };
 use crate::{
-    Labels, Pod, Quantity,
+    Labels, Pod,
     pod::{ContainerResources, EXTENDED_CLAIM, Phase, PodCondition, PodStatus},
     strings::Interner,
 };
 
 /// Types of the conditions that are decoded; all other conditions are skipped.
-const CONDITIONS: [&str; 3] = ["PodScheduled", "DisruptionTarget", "PodResizePending"];
+pub(crate) const CONDITIONS: [&str; 3] = ["PodScheduled", "DisruptionTarget", "PodResizePending"];
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WirePod<'a> {
-    metadata: Option<Metadata<'a>>,
+    pub(super) metadata: Option<Metadata<'a>>,
     spec: Option<Spec<'a>>,
     status: Option<Status<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Status<'a> {
     phase: Text<'a>,
     nominated_node_name: Text<'a>,
+    #[serde(deserialize_with = "known_conditions")]
     conditions: List<Condition<'a>>,
     start_time: Option<Time>,
+    #[serde(deserialize_with = "resized_containers")]
     container_statuses: List<ContainerStatus<'a>>,
+    #[serde(deserialize_with = "resized_containers")]
     init_container_statuses: List<ContainerStatus<'a>>,
     resources: Option<WireResources<'a>>,
-    allocated_resources: Map<'a, Quantity>,
+    allocated_resources: Map<'a, Amount>,
     resource_claim_statuses: List<ClaimStatus<'a>>,
     extended_resource_claim_status: Option<ClaimStatus<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Condition<'a> {
     #[serde(rename = "type")]
@@ -53,22 +56,40 @@ struct Condition<'a> {
     last_transition_time: Option<Time>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct ContainerStatus<'a> {
     name: Text<'a>,
     resources: Option<WireResources<'a>>,
-    allocated_resources: Map<'a, Quantity>,
+    allocated_resources: Map<'a, Amount>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct ClaimStatus<'a> {
     name: Text<'a>,
     resource_claim_name: Text<'a>,
 }
 
+fn known_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<List<Condition<'de>>, D::Error> {
+    List::read_only(deserializer, |condition: &Condition<'_>| CONDITIONS.contains(&&*condition.type_))
+}
+
+/// Reads the statuses of containers that have resources in their status.
+fn resized_containers<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<List<ContainerStatus<'de>>, D::Error> {
+    List::read_only(deserializer, |container: &ContainerStatus<'_>| {
+        container.resources.is_some() || !container.allocated_resources.0.is_empty()
+    })
+}
+
 impl WirePod<'_> {
+    /// Returns the node; empty if there is none.
+    pub(super) fn node_name(&self) -> &str {
+        self.spec.as_ref().map_or("", |spec| &spec.node_name)
+    }
+
     pub(super) fn into_pod(self, interner: &mut Interner, api_defaults: bool) -> Pod {
         let metadata = self.metadata.unwrap_or_default();
         let wire_spec = self.spec.unwrap_or_default();
@@ -87,7 +108,7 @@ impl WirePod<'_> {
             uid: metadata.uid.unshared(),
             namespace,
             name: metadata.name.unshared(),
-            resource_version: metadata.resource_version.unshared(),
+            resource_version: metadata.resource_version.0.unshared(),
             generation: metadata.generation.unwrap_or_default(),
             labels,
             annotations: metadata.annotations.labels(interner),
@@ -104,14 +125,14 @@ impl WirePod<'_> {
 
 impl Status<'_> {
     fn intern(&self, interner: &mut Interner) -> PodStatus {
-        let conditions = self.conditions.0.iter().filter(|c| CONDITIONS.contains(&&*c.type_));
+        let conditions = self.conditions.0.iter();
         let containers = self.container_statuses.0.iter().chain(&self.init_container_statuses.0);
         PodStatus {
             phase: phase(&self.phase),
             nominated_node_name: self.nominated_node_name.intern_some(interner),
             conditions: conditions.map(|c| c.intern(interner)).collect(),
             start_time: self.start_time.map(|at| at.0),
-            container_resources: containers.filter_map(|c| c.resized(interner)).collect(),
+            container_resources: containers.map(|c| c.intern(interner)).collect(),
             pod_level: self.resources.as_ref().map(|resources| ContainerResources {
                 requests: Some(resources.requests.resources(interner)),
                 allocated: self.allocated_resources.resources(interner),
@@ -145,15 +166,12 @@ impl Condition<'_> {
 }
 
 impl ContainerStatus<'_> {
-    /// Returns `None` for a container whose status has no resources.
-    fn resized(&self, interner: &mut Interner) -> Option<ContainerResources> {
-        let requests = self.resources.as_ref().map(|resources| resources.requests.resources(interner));
-        let allocated = self.allocated_resources.resources(interner);
-        (requests.is_some() || !allocated.is_empty()).then(|| ContainerResources {
+    fn intern(&self, interner: &mut Interner) -> ContainerResources {
+        ContainerResources {
             name: self.name.intern(interner),
-            requests,
-            allocated,
-        })
+            requests: self.resources.as_ref().map(|resources| resources.requests.resources(interner)),
+            allocated: self.allocated_resources.resources(interner),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     strings::Interner,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct WireLabelSelector<'a> {
     match_labels: Map<'a, Text<'a>>,
@@ -27,7 +27,7 @@ impl WireLabelSelector<'_> {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireRequirement<'a> {
     key: Text<'a>,
@@ -44,7 +44,7 @@ fn intern_all(list: &List<WireRequirement<'_>>, interner: &mut Interner) -> Vec<
     list.0.iter().map(intern).collect()
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct WireAffinity<'a> {
     pub(super) node_affinity: Option<WireNodeAffinity<'a>>,
@@ -52,7 +52,7 @@ pub(super) struct WireAffinity<'a> {
     pub(super) pod_anti_affinity: Option<WirePodAffinity<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireNodeAffinity<'a> {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
@@ -61,13 +61,13 @@ pub(super) struct WireNodeAffinity<'a> {
     preferred: Option<List<WirePreferredTerm<'a>>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireNodeSelector<'a> {
     node_selector_terms: List<WireNodeSelectorTerm<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireNodeSelectorTerm<'a> {
     match_expressions: List<WireRequirement<'a>>,
@@ -83,7 +83,7 @@ impl WireNodeSelectorTerm<'_> {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WirePreferredTerm<'a> {
     weight: Option<i32>,
@@ -110,7 +110,7 @@ impl WireNodeAffinity<'_> {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WirePodAffinity<'a> {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
@@ -119,14 +119,14 @@ pub(super) struct WirePodAffinity<'a> {
     preferred: List<WireWeightedTerm<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireWeightedTerm<'a> {
     weight: Option<i32>,
     pod_affinity_term: Option<WirePodAffinityTerm<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WirePodAffinityTerm<'a> {
     label_selector: Option<WireLabelSelector<'a>>,

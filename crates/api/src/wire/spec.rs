@@ -1,14 +1,14 @@
 //! `spec` of pods.
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 
 use super::{
     disk::WireDisk,
-    json::{List, Map, Text},
+    json::{Amount, Ignored, List, Map, Text},
     selector::{WireAffinity, WireLabelSelector},
 };
 use crate::{
-    PodSpec, Quantity, Str,
+    PodSpec, Str,
     pod::{
         Container, HostPort, InTreeDisk, PodClaim, ResourceList, TopologySpreadConstraint, Volume,
         VolumeSource,
@@ -21,7 +21,7 @@ const DEFAULT_SCHEDULER: &str = "default-scheduler";
 const ANY_IP: &str = "0.0.0.0";
 const TCP: &str = "TCP";
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Spec<'a> {
     pub(super) node_name: Text<'a>,
@@ -37,7 +37,7 @@ pub(super) struct Spec<'a> {
     containers: List<WireContainer<'a>>,
     init_containers: List<WireContainer<'a>>,
     ephemeral_containers: List<Mounting>,
-    overhead: Map<'a, Quantity>,
+    overhead: Map<'a, Amount>,
     pub(super) resources: Option<WireResources<'a>>,
     volumes: List<WireVolume<'a>>,
     resource_claims: List<WireClaim<'a>>,
@@ -48,13 +48,13 @@ pub(super) struct Spec<'a> {
 }
 
 /// An entry from which only the name is read.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Named<'a> {
     pub(super) name: Text<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireClaim<'a> {
     name: Text<'a>,
@@ -72,20 +72,20 @@ impl WireClaim<'_> {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct SchedulingGroup<'a> {
     pod_group_name: Text<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireResources<'a> {
-    pub(super) requests: Map<'a, Quantity>,
-    pub(super) limits: Map<'a, Quantity>,
+    pub(super) requests: Map<'a, Amount>,
+    pub(super) limits: Map<'a, Amount>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireContainer<'a> {
     name: Text<'a>,
@@ -99,13 +99,13 @@ struct WireContainer<'a> {
 }
 
 /// `securityContext` of a pod or container.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct SecurityContext<'a> {
     seccomp_profile: Option<SeccompProfile<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct SeccompProfile<'a> {
     #[serde(rename = "type")]
@@ -114,25 +114,25 @@ struct SeccompProfile<'a> {
 }
 
 /// A container from which only the mounts are read.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase")]
 struct Mounting {
     volume_mounts: List<Mount>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase")]
 struct Mount {
-    bind_mount_options: List<IgnoredAny>,
+    bind_mount_options: List<Ignored>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct RestartRule<'a> {
     action: Text<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WirePort<'a> {
     host_port: Option<i32>,
@@ -142,7 +142,7 @@ struct WirePort<'a> {
     protocol: Text<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct WireToleration<'a> {
     key: Text<'a>,
@@ -151,7 +151,7 @@ struct WireToleration<'a> {
     effect: Text<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireSpread<'a> {
     max_skew: Option<i32>,
@@ -164,38 +164,38 @@ struct WireSpread<'a> {
     match_label_keys: List<Text<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct WireVolume<'a> {
     name: Text<'a>,
     persistent_volume_claim: Option<Claim<'a>>,
-    ephemeral: Option<IgnoredAny>,
+    ephemeral: Option<Ignored>,
     image: Option<ImageVolume<'a>>,
     csi: Option<Csi<'a>>,
     gce_persistent_disk: Option<WireDisk<'a>>,
     aws_elastic_block_store: Option<WireDisk<'a>>,
     azure_disk: Option<WireDisk<'a>>,
-    azure_file: Option<IgnoredAny>,
+    azure_file: Option<Ignored>,
     cinder: Option<WireDisk<'a>>,
     iscsi: Option<WireDisk<'a>>,
     portworx_volume: Option<WireDisk<'a>>,
     rbd: Option<WireDisk<'a>>,
-    vsphere_volume: Option<IgnoredAny>,
+    vsphere_volume: Option<Ignored>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Claim<'a> {
     claim_name: Text<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct ImageVolume<'a> {
     reference: Text<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Csi<'a> {
     driver: Text<'a>,

@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &["api", "framework"]),
     ("testkit", &["api", "framework"]),
     ("metrics", &["api", "framework", "core"]),
-    ("client", &["yaml"]),
+    ("client", &["api", "yaml"]),
     ("driver", &["api", "client", "framework", "core", "metrics"]),
     ("serve", &[]),
     ("port", &["client", "serve"]),

@@ -25,10 +25,10 @@ pub(crate) async fn census(
         let body = client.get(&path).await.map_err(|error| error.to_string())?;
         let page = Page::read(&body)?;
         for item in &page.items {
-            let object = Stub::read(item.get().as_bytes())?;
+            let object = Stub::read(*item)?;
             all.insert(named(&object.full_name(), &object.metadata.uid));
         }
-        token = page.metadata.continue_.into_owned();
+        token = page.continue_.into_owned();
         if token.is_empty() {
             return Ok(all);
         }

@@ -6,12 +6,15 @@ use std::hash::Hash;
 
 use harbormaster_api::{
     ObjectKey, ObjectKind, Str, WorkloadKind,
-    wire::{DecodeError, Decoder},
+    wire::{DecodeError, Decoder, Encoded, NodeDraft, ObjectDraft, PodDraft},
 };
 use harbormaster_core::Input;
 use harbormaster_framework::resource::{CustomKey, OlderVersion, RawObject, ResourceName};
 
-use super::wire::{Stub, encoded};
+use super::{
+    known::Known,
+    wire::{Stub, encoded},
+};
 use crate::served_version::ServedVersion;
 
 /// A kind of object, and the conversion of its objects to inputs.
@@ -38,6 +41,11 @@ pub trait Kind: Send + 'static {
         false
     }
 
+    /// Returns true if the API server may send objects of this kind in protobuf. Plugins read theirs as JSON.
+    fn accepts_protobuf(&self) -> bool {
+        true
+    }
+
     /// Makes the watcher request the next older version of this kind. Returns false if none is left; then the newest
     /// version is requested next.
     fn try_older(&mut self) -> bool {
@@ -50,11 +58,16 @@ pub trait Kind: Send + 'static {
         None
     }
 
-    /// Decodes a new or changed object.
+    /// Notes the state of an object in `known`, and decodes the object if its state is new.
     ///
     /// # Errors
     /// If a field is invalid; the error contains its name.
-    fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<Self::Key>, DecodeError>;
+    fn decode(
+        &self,
+        decoder: &mut Decoder,
+        known: &mut Known<Self::Key>,
+        object: Encoded<'_>,
+    ) -> Result<Decoded<Self::Key>, DecodeError>;
     /// Returns the key of the object with the given namespace, name and UID.
     fn key(&self, namespace: &str, name: &str, uid: &str) -> Self::Key;
     /// Returns the input for an object that is gone.
@@ -83,11 +96,12 @@ pub struct Decoded<K> {
     pub key: K,
     /// Resource version.
     pub version: Str,
-    /// Input for the engine.
-    pub input: Input,
+    /// Input for the engine; `None` if the engine knows the object in this state.
+    pub input: Option<Input>,
 }
 
-/// Pods that have not finished. A pod that finishes appears to be deleted.
+/// Pods that have not finished. A pod that finishes appears to be deleted. Requests and events about pods without a node
+/// contain their versions, so every version of such a pod is new.
 #[derive(Clone, Copy, Debug)]
 pub struct Pods;
 
@@ -107,9 +121,21 @@ impl Kind for Pods {
         Some("status.phase!=Succeeded,status.phase!=Failed")
     }
 
-    fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<Str>, DecodeError> {
-        let pod = decoder.pod(json)?;
-        Ok(Decoded { key: pod.uid.clone(), version: pod.resource_version.clone(), input: Input::Pod(pod) })
+    fn decode(
+        &self,
+        decoder: &mut Decoder,
+        known: &mut Known<Str>,
+        object: Encoded<'_>,
+    ) -> Result<Decoded<Str>, DecodeError> {
+        let draft = PodDraft::read(object)?;
+        let (key, version) = (Str::from(draft.uid()), Str::from(draft.version()));
+        let mark = match draft.is_bound() {
+            true => known.mark(&draft, &version),
+            false => known.mark_version(&version),
+        };
+        let is_news = known.is_news(key.clone(), mark);
+        let input = is_news.then(|| draft.finish(decoder).map(Input::Pod)).transpose()?;
+        Ok(Decoded { key, version, input })
     }
 
     fn key(&self, _namespace: &str, _name: &str, uid: &str) -> Str {
@@ -137,13 +163,18 @@ impl Kind for Nodes {
         "/api/v1/nodes"
     }
 
-    fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<Str>, DecodeError> {
-        let node = decoder.node(json)?;
-        Ok(Decoded {
-            key: node.name.clone(),
-            version: node.resource_version.clone(),
-            input: Input::Node(node),
-        })
+    fn decode(
+        &self,
+        decoder: &mut Decoder,
+        known: &mut Known<Str>,
+        object: Encoded<'_>,
+    ) -> Result<Decoded<Str>, DecodeError> {
+        let draft = NodeDraft::read(object)?;
+        let (key, version) = (Str::from(draft.name()), Str::from(draft.version()));
+        let mark = known.mark(&draft, &version);
+        let is_news = known.is_news(key.clone(), mark);
+        let input = is_news.then(|| draft.finish(decoder).map(Input::Node)).transpose()?;
+        Ok(Decoded { key, version, input })
     }
 
     fn key(&self, _namespace: &str, name: &str, _uid: &str) -> Str {
@@ -205,9 +236,18 @@ impl Kind for BuiltInKind {
         true
     }
 
-    fn decode(&self, decoder: &mut Decoder, json: &[u8]) -> Result<Decoded<ObjectKey>, DecodeError> {
-        let (object, version) = decoder.object(self.kind, json)?;
-        Ok(Decoded { key: object.key(), version, input: Input::Object(object) })
+    fn decode(
+        &self,
+        decoder: &mut Decoder,
+        known: &mut Known<ObjectKey>,
+        object: Encoded<'_>,
+    ) -> Result<Decoded<ObjectKey>, DecodeError> {
+        let draft = ObjectDraft::read(self.kind, object)?;
+        let (key, version) = (draft.key(), Str::from(draft.version()));
+        let mark = known.mark(&draft, &version);
+        let is_news = known.is_news(key.clone(), mark);
+        let input = is_news.then(|| draft.finish(decoder).map(Input::Object)).transpose()?;
+        Ok(Decoded { key, version, input })
     }
 
     fn key(&self, namespace: &str, name: &str, _uid: &str) -> ObjectKey {
@@ -268,6 +308,10 @@ impl Kind for CustomKind {
         true
     }
 
+    fn accepts_protobuf(&self) -> bool {
+        false
+    }
+
     /// Custom resource definitions may be added and removed.
     fn may_vanish(&self) -> bool {
         self.is_defined
@@ -282,19 +326,30 @@ impl Kind for CustomKind {
         self.served.note(self.requested)
     }
 
-    fn decode(&self, _: &mut Decoder, json: &[u8]) -> Result<Decoded<CustomKey>, DecodeError> {
+    fn decode(
+        &self,
+        _: &mut Decoder,
+        known: &mut Known<CustomKey>,
+        object: Encoded<'_>,
+    ) -> Result<Decoded<CustomKey>, DecodeError> {
         let wrong = |problem: String| DecodeError { kind: "custom object", path: String::new(), problem };
+        let Encoded::Json(json) = object else { return Err(wrong("plugins read JSON only".to_owned())) };
         let text = std::str::from_utf8(json).map_err(|error| wrong(error.to_string()))?;
-        let stub = Stub::read(json).map_err(wrong)?;
+        let stub = Stub::read(object).map_err(wrong)?;
+        let metadata = &stub.metadata;
+        let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
+        let version = Str::from(&*metadata.resource_version);
+        let mark = known.mark_version(&version);
+        if !known.is_news(key.clone(), mark) {
+            return Ok(Decoded { key, version, input: None });
+        }
         let json = stub.without_managed_fields(text);
         let json = match self.served.older(self.requested) {
             None => json,
             Some(older) => upgraded(older, &json).map_err(|error| wrong(error.to_string()))?,
         };
-        let metadata = stub.metadata;
-        let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
-        let input = Input::Custom(RawObject { key: key.clone(), json });
-        Ok(Decoded { key, version: metadata.resource_version.as_ref().into(), input })
+        let input = Some(Input::Custom(RawObject { key: key.clone(), json }));
+        Ok(Decoded { key, version, input })
     }
 
     fn key(&self, namespace: &str, name: &str, _uid: &str) -> CustomKey {

@@ -152,6 +152,129 @@ async fn a_streaming_list_continues_as_a_watch() {
     }
 }
 
+fn bound(name: &str, version: u32, status: &Value) -> Value {
+    let mut pod = pod(name, version);
+    pod["spec"]["nodeName"] = "n".into();
+    pod["status"] = status.clone();
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn updates_that_change_nothing_decoded_do_not_reach_the_engine() {
+    let ready = |status: &str| json!({"conditions": [{"type": "Ready", "status": status}]});
+    let pieces = vec![
+        event("ADDED", &pod("a", 1))
+            + &event("ADDED", &bound("b", 2, &json!({})))
+            + &end_of_initial_events(3),
+        event("MODIFIED", &pod("a", 4)) + &event("MODIFIED", &bound("b", 5, &ready("True"))),
+        event("MODIFIED", &bound("b", 6, &ready("False"))),
+        event("MODIFIED", &bound("b", 7, &json!({"phase": "Running"}))),
+        event("MODIFIED", &bound("a", 8, &json!({}))) + &event("MODIFIED", &bound("a", 9, &json!({}))),
+        event("DELETED", &bound("a", 10, &json!({}))),
+    ];
+    let again = list(20, "", &[bound("b", 12, &json!({"phase": "Running"})), bound("c", 13, &json!({}))]);
+    let server = FakeServer::script(vec![
+        streamed(pieces, false),
+        streamed(vec![event("ERROR", &json!({"code": 410, "message": "too old"}))], true),
+        no_streaming(),
+        again,
+    ]);
+    let engine = watch(&server);
+    // A pod without a node counts with every version.
+    assert_eq!(heard(&engine, 6).await, ["+a@1", "+b@2", "synced", "+a@4", "+b@7", "+a@8"]);
+    assert_eq!(heard(&engine, 2).await, ["-a", "+c@13"], "nor do they from a later list");
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_of_nodes_do_not_reach_the_engine_and_labels_do() {
+    let node = |version: u32, time: &str, label: &str| {
+        json!({
+            "metadata": {"name": "n", "resourceVersion": version.to_string(), "labels": {"a": label}},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": time}]},
+        })
+    };
+    let pieces = vec![
+        event("ADDED", &node(1, "t1", "x")) + &end_of_initial_events(1),
+        event("MODIFIED", &node(2, "t2", "x")),
+        event("MODIFIED", &node(3, "t3", "y")),
+        event("DELETED", &node(4, "t3", "y")) + &event("ADDED", &node(5, "t3", "y")),
+    ];
+    let server = FakeServer::script(vec![streamed(pieces, true)]);
+    let engine = watch_kind(Nodes, &server);
+    let told = heard(&engine, 5).await;
+    assert_eq!(told, ["+node n", "synced", "+node n", "-node n", "+node n"]);
+}
+
+/// Encodes a field of a message.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).unwrap();
+    let length = [(length & 0x7f) as u8 | 0x80, (length >> 7) as u8];
+    [&[number << 3 | 2], &length[..], content].concat()
+}
+
+/// Puts a message into an envelope.
+fn enveloped(message: &[u8]) -> Vec<u8> {
+    [b"k8s\0".to_vec(), field(2, message)].concat()
+}
+
+/// Encodes an event with its length.
+fn protobuf_event(type_: &str, object: &[u8]) -> Vec<u8> {
+    let event = [field(1, type_.as_bytes()), field(2, &field(1, object))].concat();
+    [u32::try_from(event.len()).unwrap().to_be_bytes().to_vec(), event].concat()
+}
+
+fn protobuf_pod(name: &str, version: &str) -> Vec<u8> {
+    let parts =
+        [field(1, name.as_bytes()), field(3, b"ns"), field(5, name.as_bytes()), field(6, version.as_bytes())];
+    field(1, &parts.concat())
+}
+
+fn in_protobuf(body: Vec<u8>) -> Response<ResponseBody> {
+    let mut reply = reply(200, body);
+    let content_type = format!("{};stream=watch", harbormaster_api::protobuf::CONTENT_TYPE);
+    reply.headers_mut().insert("content-type", content_type.parse().unwrap());
+    reply
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_and_watches_may_be_in_protobuf() {
+    let mark = [field(1, b"k8s.io/initial-events-end"), field(2, b"true")].concat();
+    let bookmark = field(1, &[field(6, b"3"), field(12, &mark)].concat());
+    let stream = [
+        protobuf_event("ADDED", &enveloped(&protobuf_pod("a", "1"))),
+        protobuf_event("BOOKMARK", &enveloped(&bookmark)),
+        protobuf_event("DELETED", &enveloped(&protobuf_pod("a", "4"))),
+        protobuf_event("ADDED", &enveloped(&protobuf_pod("b", "5"))),
+    ];
+    let too_old = enveloped(&[field(4, b"Expired"), vec![6 << 3, 0x9a, 3]].concat());
+    let page = [field(1, &field(2, b"9")), field(2, &protobuf_pod("c", "8"))].concat();
+    let server = FakeServer::script(vec![
+        in_protobuf(stream.concat()),
+        in_protobuf(protobuf_event("ERROR", &too_old)),
+        in_protobuf(Vec::new()),
+        no_streaming(),
+        reply(200, enveloped(&page)),
+    ]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 4).await, ["+a@1", "-a", "+b@5", "synced"]);
+    assert_eq!(heard(&engine, 2).await, ["+c@8", "-b"]);
+    assert_eq!(queries(&server)[..2], ["stream", "watch 5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_in_protobuf_leads_to_a_new_list() {
+    let broken = |bytes: &[u8]| in_protobuf([&[0, 0, 0, bytes.len() as u8], bytes].concat());
+    let server = FakeServer::script(vec![
+        broken(b"garbage"),
+        broken(b"\x0a\x05ADDED"),
+        in_protobuf(vec![255; 8]),
+        // Servers may send JSON at any time.
+        streamed(vec![event("ADDED", &pod("c", 8)) + &end_of_initial_events(8)], true),
+    ]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, 2).await, ["+c@8", "synced"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn raw_objects_precede_their_inputs_and_never_overtake_a_deletion() {
     let node = |version: u32| json!({"metadata": {"name": "n", "resourceVersion": version.to_string()}});
@@ -587,11 +710,12 @@ async fn the_newest_served_version_is_read_and_converted() {
 
 #[test]
 fn objects_of_an_older_version_are_converted() {
-    let json = br#"{"metadata":{"name":"c","namespace":"x"}}"#;
+    let json = Encoded::Json(br#"{"metadata":{"name":"c","namespace":"x"}}"#);
     let mut kind = CustomKind::new(ServedVersion::new(CLAIMS, OLDER));
     for (older, converted) in [(true, false), (true, true), (false, false)] {
         assert_eq!(kind.try_older(), older);
-        let Input::Custom(object) = kind.decode(&mut Decoder::new(), json).unwrap().input else { panic!() };
+        let decoded = kind.decode(&mut Decoder::new(), &mut Known::default(), json).unwrap();
+        let Some(Input::Custom(object)) = decoded.input else { panic!() };
         assert_eq!(object.key.resource, "resourceclaims.v1.resource.k8s.io");
         assert_eq!(object.json.contains(r#""from":"v1beta1""#), converted);
     }

@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use harbormaster_api::Str;
+use harbormaster_api::{
+    Str,
+    protobuf::{self, messages::OBJECT},
+    wire::Encoded,
+};
 use harbormaster_client::Refusal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,19 +22,44 @@ pub(crate) enum EventType {
     Error,
 }
 
+impl EventType {
+    fn named(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"ADDED" => Self::Added,
+            b"MODIFIED" => Self::Modified,
+            b"DELETED" => Self::Deleted,
+            b"BOOKMARK" => Self::Bookmark,
+            b"ERROR" => Self::Error,
+            _ => return None,
+        })
+    }
+}
+
 /// `metav1.WatchEvent` with its object unparsed.
 #[derive(Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) type_: EventType,
-    pub(crate) object: &'a [u8],
+    pub(crate) object: Encoded<'a>,
 }
 
 impl<'a> Event<'a> {
-    pub(crate) fn read(line: &'a [u8]) -> Result<Self, String> {
-        match Self::as_servers_write(line) {
-            Some(event) => Ok(event),
-            None => Self::any_json(line),
+    pub(crate) fn read(event: &'a [u8], is_protobuf: bool) -> Result<Self, String> {
+        match is_protobuf {
+            true => Self::protobuf(event),
+            false => Self::as_servers_write(event).map_or_else(|| Self::any_json(event), Ok),
         }
+    }
+
+    fn protobuf(event: &'a [u8]) -> Result<Self, String> {
+        let (name, object) = protobuf::watch_event(event).map_err(|e| e.to_string())?;
+        let type_ =
+            EventType::named(name.as_bytes()).ok_or_else(|| format!("unknown type of event {name:?}"))?;
+        // Only the envelope says that the object is a `metav1.Status`, so it is kept.
+        let object = match type_ {
+            EventType::Error => object,
+            _ => protobuf::open(object).map_err(|e| e.to_string())?,
+        };
+        Ok(Self { type_, object: Encoded::Protobuf(object) })
     }
 
     /// Reads exactly `{"type":"…","object":…}`, the form that API servers write, without parsing the object to find its
@@ -38,15 +67,9 @@ impl<'a> Event<'a> {
     fn as_servers_write(line: &'a [u8]) -> Option<Self> {
         let rest = line.strip_prefix(br#"{"type":""#)?;
         let quote = memchr::memchr(b'"', rest)?;
-        let type_ = match &rest[..quote] {
-            b"ADDED" => EventType::Added,
-            b"MODIFIED" => EventType::Modified,
-            b"DELETED" => EventType::Deleted,
-            b"BOOKMARK" => EventType::Bookmark,
-            _ => return None,
-        };
+        let type_ = EventType::named(&rest[..quote])?;
         let object = rest[quote..].strip_prefix(br#"","object":"#)?.trim_ascii_end().strip_suffix(b"}")?;
-        Some(Self { type_, object })
+        Some(Self { type_, object: Encoded::Json(object) })
     }
 
     fn any_json(line: &'a [u8]) -> Result<Self, String> {
@@ -58,13 +81,13 @@ impl<'a> Event<'a> {
             object: &'a RawValue,
         }
         let wire: Wire<'a> = serde_json::from_slice(line).map_err(|e| e.to_string())?;
-        Ok(Self { type_: wire.type_, object: wire.object.get().as_bytes() })
+        Ok(Self { type_: wire.type_, object: Encoded::Json(wire.object.get().as_bytes()) })
     }
 }
 
 /// Reads the `metav1.Status` of an `ERROR` event.
-pub(crate) fn refusal(json: &[u8]) -> Result<Refusal, String> {
-    let mut refusal = Refusal::from_status(json).map_err(|e| e.to_string())?;
+pub(crate) fn refusal(status: &[u8]) -> Result<Refusal, String> {
+    let mut refusal = Refusal::from_status(status).map_err(|e| e.to_string())?;
     if refusal.code == 0 {
         refusal.code = if matches!(refusal.reason.as_str(), "Expired" | "Gone") { 410 } else { 500 };
     }
@@ -102,8 +125,8 @@ struct StubAnnotations {
 }
 
 impl<'a> Stub<'a> {
-    pub(crate) fn read(json: &'a [u8]) -> Result<Self, String> {
-        serde_json::from_slice(json).map_err(|e| e.to_string())
+    pub(crate) fn read(object: Encoded<'a>) -> Result<Self, String> {
+        object.read(&OBJECT).map_err(|e| e.to_string())
     }
 
     /// Returns true for the bookmark that ends the initial events of a streaming list.
@@ -130,21 +153,29 @@ impl<'a> Stub<'a> {
 }
 
 /// One page of a list with its objects unparsed.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct Page<'a> {
+    pub(crate) version: Cow<'a, str>,
+    /// Token for the next page; empty if there is none.
+    pub(crate) continue_: Cow<'a, str>,
+    pub(crate) items: Vec<Encoded<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct JsonPage<'a> {
     #[serde(borrow, default)]
-    pub(crate) metadata: PageMetadata<'a>,
+    metadata: PageMetadata<'a>,
     #[serde(borrow, deserialize_with = "null_is_empty")]
-    pub(crate) items: Vec<&'a RawValue>,
+    items: Vec<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct PageMetadata<'a> {
+struct PageMetadata<'a> {
     #[serde(borrow)]
-    pub(crate) resource_version: Cow<'a, str>,
+    resource_version: Cow<'a, str>,
     #[serde(borrow, rename = "continue")]
-    pub(crate) continue_: Cow<'a, str>,
+    continue_: Cow<'a, str>,
 }
 
 fn null_is_empty<'de, D>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error>
@@ -155,8 +186,24 @@ where
 }
 
 impl<'a> Page<'a> {
-    pub(crate) fn read(json: &'a [u8]) -> Result<Self, String> {
-        serde_json::from_slice(json).map_err(|e| e.to_string())
+    pub(crate) fn read(list: &'a [u8]) -> Result<Self, String> {
+        match protobuf::is_meant(list) {
+            true => Self::protobuf(list),
+            false => Self::json(list),
+        }
+        .map_err(|e| e.to_string())
+    }
+
+    fn protobuf(list: &'a [u8]) -> serde_json::Result<Self> {
+        let list = protobuf::ObjectList::read(protobuf::open(list)?)?;
+        let items = list.items.into_iter().map(Encoded::Protobuf).collect();
+        Ok(Self { version: list.version.into(), continue_: list.continue_.into(), items })
+    }
+
+    fn json(list: &'a [u8]) -> serde_json::Result<Self> {
+        let JsonPage { metadata, items } = serde_json::from_slice(list)?;
+        let items = items.into_iter().map(|item| Encoded::Json(item.get().as_bytes())).collect();
+        Ok(Self { version: metadata.resource_version, continue_: metadata.continue_, items })
     }
 }
 
@@ -184,12 +231,12 @@ mod tests {
             &br#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#[..],
             br#"{ "object" : {"metadata":{"name":"a"}}, "type":"ADDED" }"#,
         ] {
-            let event = Event::read(line).unwrap();
+            let event = Event::read(line, false).unwrap();
             assert_eq!(event.type_, EventType::Added);
             assert_eq!(Stub::read(event.object).unwrap().metadata.name, "a");
         }
-        assert!(Event::read(b"<html>").is_err());
-        assert!(Event::read(br#"{"type":"NEWS","object":{}}"#).is_err());
+        assert!(Event::read(b"<html>", false).is_err());
+        assert!(Event::read(br#"{"type":"NEWS","object":{}}"#, false).is_err());
     }
 
     #[test]
@@ -202,7 +249,10 @@ mod tests {
             (r#"{"metadata":{"managedFields": null}}"#, r#"{"metadata":{"managedFields": null}}"#),
             (r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"a"}}"#),
         ] {
-            assert_eq!(Stub::read(json.as_bytes()).unwrap().without_managed_fields(json), expected);
+            assert_eq!(
+                Stub::read(Encoded::Json(json.as_bytes())).unwrap().without_managed_fields(json),
+                expected
+            );
         }
     }
 
@@ -216,7 +266,7 @@ mod tests {
     fn a_list_without_items_is_empty() {
         let page = Page::read(br#"{"metadata":{"resourceVersion":"5"},"items":null}"#).unwrap();
         assert!(page.items.is_empty());
-        assert_eq!(page.metadata.resource_version, "5");
+        assert_eq!(page.version, "5");
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Creator<'_> {
     }
 
     /// Calls `act` for every index below `count`, on several threads.
-    fn each(&self, count: usize, act: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    pub(super) fn each(&self, count: usize, act: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
         let threads = self.threads.max(1);
         thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
@@ -122,6 +122,7 @@ impl Creator<'_> {
     }
 }
 
-fn pods(namespace: &str) -> String {
+/// Returns the collection of a namespace's pods.
+pub(super) fn pods(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")
 }

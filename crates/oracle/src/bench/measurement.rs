@@ -10,7 +10,7 @@ use super::churn::Churn;
 use super::creation::Creator;
 use super::volume_controller::VolumeController;
 use super::watcher::Watcher;
-use super::workload::{Size, Workload};
+use super::workload::{Load, Size, Workload};
 use super::{Options, configuration};
 use crate::components::{ControlPlane, ControlPlaneOptions};
 use crate::scheduler::{Contender, Scheduler, StartOptions};
@@ -26,7 +26,7 @@ const EVENTS_PATIENCE: Duration = Duration::from_secs(15);
 /// Time allowed for memory to settle after the last event.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// Result of one run.
+/// Result of one run. In a workload of status updates, each update counts as a measured pod with its event.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measurement {
@@ -68,7 +68,7 @@ pub(super) fn measure(
     let client = cluster.client().clone();
     let creator = Creator { client: &client, workload, size, threads: options.threads };
     creator.prepare()?;
-    if options.backlog && !workload.is_steady {
+    if options.backlog && workload.load == Load::Pods {
         creator.create_measured()?;
     }
     let watcher = Watcher::bindings(&client)?;
@@ -88,30 +88,41 @@ pub(super) fn measure(
     let warm = watcher.wait_for(warm_up, PATIENCE);
     let start_cpu = process::cpu_time(scheduler.pid())?;
     let server_before = server_cpu(&cluster)?;
+    let mut updating = None;
     let churn_pods = warm
         .and_then(|()| {
             let churn = workload.churn_pod.map(|pod| Churn::start(&client, pod));
-            if workload.is_steady {
-                creator.replace_measured(&watcher, PATIENCE)?;
-            } else if !options.backlog {
-                creator.create_measured()?;
+            match workload.load {
+                Load::Updates => updating = Some(creator.update_statuses()?),
+                Load::SteadyPods => creator.replace_measured(&watcher, PATIENCE)?,
+                Load::Pods if !options.backlog => creator.create_measured()?,
+                Load::Pods => {}
             }
-            watcher.wait_for(warm_up + size.pods, PATIENCE)?;
+            if updating.is_none() {
+                watcher.wait_for(warm_up + size.pods, PATIENCE)?;
+            }
             churn.map_or(Ok(0), Churn::stop)
         })
         .or_else(|error| scheduler.check().and(Err(error)))?;
 
     // Event counting starts only now, because it takes CPU time too.
     let event_watcher = Watcher::events(&client)?;
-    let events = event_watcher.wait_at_most(size.pods, EVENTS_PATIENCE);
+    let counted = updating.map_or(size.pods, |_| 0);
+    let events = event_watcher.wait_at_most(counted, EVENTS_PATIENCE);
     sleep(SETTLING);
     let cpu = process::cpu_time(scheduler.pid())?.saturating_sub(start_cpu);
     let server = server_cpu(&cluster)?.saturating_sub(server_before);
     let memory = process::memory(scheduler.pid())?;
     let time = |index: usize| watcher.time(index).context("a counted binding has no time");
-    let last_binding = time(warm_up + size.pods - 1)?;
-    let measured = last_binding.duration_since(time(warm_up)?);
-    let last_event = events.checked_sub(1).and_then(|last| event_watcher.time(last));
+    let (measured, last_event_s) = match updating {
+        Some(updating) => (updating, 0.0),
+        None => {
+            let last_binding = time(warm_up + size.pods - 1)?;
+            let last_event = events.checked_sub(1).and_then(|last| event_watcher.time(last));
+            let after = |event: Instant| event.saturating_duration_since(last_binding).as_secs_f64();
+            (last_binding.duration_since(time(warm_up)?), last_event.map_or(0.0, after))
+        }
+    };
     let start_to_first_binding_s = time(0)?.duration_since(start).as_secs_f64();
     scheduler.stop()?;
     let pods = size.pods as f64;
@@ -123,9 +134,8 @@ pub(super) fn measure(
         peak_mib: memory.peak as f64 / 1024.0,
         start_to_first_binding_s,
         server_cpu_ms_per_pod: milliseconds(server) / pods,
-        events,
-        last_event_s: last_event
-            .map_or(0.0, |event| event.saturating_duration_since(last_binding).as_secs_f64()),
+        events: if counted == 0 { size.pods } else { events },
+        last_event_s,
         volume_writes: volumes.as_ref().map_or(0, VolumeController::writes),
         churn_pods,
     })

@@ -14,6 +14,8 @@ use devices::{Devices, Request};
 use groups::{Groups, Policy};
 use volumes::{Source, Volumes};
 
+use super::updates;
+
 /// A collection and an object in it.
 pub(super) type Creation = (String, Value);
 
@@ -50,8 +52,19 @@ pub struct Workload {
     fixtures: fn() -> Vec<(&'static str, Value)>,
     /// A pod that is created at regular intervals during the measurement.
     pub(super) churn_pod: Option<fn() -> Value>,
-    /// True if measured pods come in small groups, each of which is deleted before the next one is created.
-    pub(super) is_steady: bool,
+    pub(super) load: Load,
+}
+
+/// What the scheduler has to do during the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Bind the measured pods.
+    Pods,
+    /// Bind measured pods that come in small groups, each of which is deleted before the next one is created.
+    SteadyPods,
+    /// Take note of status updates of init pods and nodes. They take the place of the measured pods, so there are as
+    /// many updates as the size has pods.
+    Updates,
 }
 
 /// Size of a run.
@@ -62,7 +75,7 @@ pub struct Size {
     pub nodes: usize,
     /// Number of pods that are bound before the scheduler starts.
     pub init_pods: usize,
-    /// Number of measured pods.
+    /// Number of measured pods, or of status updates.
     pub pods: usize,
 }
 
@@ -119,7 +132,7 @@ const BASE: Workload = Workload {
     groups: None,
     fixtures: Vec::new,
     churn_pod: None,
-    is_steady: false,
+    load: Load::Pods,
 };
 
 /// Pods with claims for devices. Half of the devices are allocated from the start.
@@ -147,7 +160,7 @@ const GANGS_OF_64: Workload = Workload {
 };
 
 /// All workloads.
-pub static WORKLOADS: [Workload; 26] = [
+pub static WORKLOADS: [Workload; 27] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",
@@ -247,6 +260,12 @@ pub static WORKLOADS: [Workload; 26] = [
         fixtures: || vec![("/apis/storage.k8s.io/v1/storageclasses", volumes::local_class())],
         ..BASE
     },
+    Workload {
+        name: "StatusUpdates",
+        size: Size { nodes: 1000, init_pods: 1000, pods: 10_000 },
+        load: Load::Updates,
+        ..BASE
+    },
     CLAIMING,
     Workload {
         name: "SchedulingWithMultipleResourceClaims",
@@ -255,11 +274,11 @@ pub static WORKLOADS: [Workload; 26] = [
         devices: Some(Devices { request: Request::Exactly, claims_per_pod: 4 }),
         ..CLAIMING
     },
-    Workload { name: "SteadyStateClusterResourceClaimTemplate", is_steady: true, ..CLAIMING },
+    Workload { name: "SteadyStateClusterResourceClaimTemplate", load: Load::SteadyPods, ..CLAIMING },
     Workload {
         name: "SteadyStateClusterResourceClaimTemplateFirstAvailable",
         devices: Some(Devices { request: Request::FirstAvailable, claims_per_pod: 1 }),
-        is_steady: true,
+        load: Load::SteadyPods,
         ..CLAIMING
     },
     Workload {
@@ -322,7 +341,7 @@ impl Workload {
         let most = nodes * self.capacity.init_pods;
         ensure!(init_pods <= most, "{name}: {nodes} nodes have room for {most} init pods, not {init_pods}");
         let most = nodes * self.capacity.pods;
-        let all = init_pods + pods;
+        let all = init_pods + if self.load == Load::Updates { 0 } else { pods };
         ensure!(
             all <= most,
             "{name}: {nodes} nodes have room for {most} init pods and measured pods, not {all}"
@@ -384,10 +403,11 @@ impl Workload {
         if self.has_racks() {
             labels[groups::RACK] = format!("rack-{}", index / groups::NODES_PER_RACK).into();
         }
-        json!({
-            "metadata": {"name": name, "labels": labels},
-            "status": {"capacity": resources, "allocatable": resources},
-        })
+        let status = match self.load {
+            Load::Updates => updates::node_status(index, &resources),
+            _ => json!({"capacity": resources, "allocatable": resources}),
+        };
+        json!({"metadata": {"name": name, "labels": labels}, "status": status})
     }
 
     /// Returns a namespace and a pod in it that is already bound. Consecutive pods are on consecutive nodes.

@@ -54,6 +54,30 @@ impl ApiClient {
         self.send("GET", path, None).map(|body| parse(&body))
     }
 
+    /// Reads an object or a list in the given content type.
+    pub fn get_as(&self, path: &str, content_type: &str) -> Result<Vec<u8>, Error> {
+        let unreachable = |source: ureq::Error| Error::Unreachable {
+            method: "GET",
+            path: path.to_owned(),
+            source: Box::new(source),
+        };
+        let request = Request::builder()
+            .uri(format!("{}{path}", self.server))
+            .header("authorization", &self.authorization)
+            .header("accept", content_type)
+            .body(())
+            .map_err(|error| unreachable(error.into()))?;
+        let mut response = self.agent.run(request).map_err(unreachable)?;
+        let status = response.status().as_u16();
+        let body = response.body_mut().with_config().limit(u64::MAX).read_to_vec().map_err(unreachable)?;
+        if (200..300).contains(&status) {
+            Ok(body)
+        } else {
+            let body = String::from_utf8_lossy(&body).into_owned();
+            Err(Error::Refused { method: "GET", path: path.to_owned(), status, body })
+        }
+    }
+
     /// Creates an object in the collection `path`, or posts to a subresource.
     pub fn post(&self, path: &str, object: &Value) -> Result<Value, Error> {
         self.send("POST", path, Some(("application/json", object))).map(|body| parse(&body))

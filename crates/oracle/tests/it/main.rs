@@ -9,6 +9,7 @@ mod harbormaster_verdicts;
 mod hints;
 mod kubectl;
 mod preemptions;
+mod protobuf;
 mod provisioner;
 mod raw_requests;
 mod releases;
