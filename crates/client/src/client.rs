@@ -181,8 +181,12 @@ impl ApiClient {
     /// Returns true if the wait ended for this reason, so that the caller's delays start over.
     pub async fn rest(&self, delay: Duration) -> bool {
         let outage = async {
-            self.reachability.recovery().begun().await;
-            self.outage_ended().await;
+            loop {
+                self.reachability.recovery().begun().await;
+                if self.outage_ended().await {
+                    return;
+                }
+            }
         };
         tokio::select! {
             () = sleep(delay) => false,
@@ -195,8 +199,8 @@ impl ApiClient {
         self.reachability.recovery().is_away()
     }
 
-    async fn outage_ended(&self) {
-        self.reachability.recovery().ended(|| self.is_ready()).await;
+    async fn outage_ended(&self) -> bool {
+        self.reachability.recovery().ended(|| self.is_ready()).await
     }
 
     /// Asks whether the server is ready. A server that refuses to say so is.
@@ -339,7 +343,7 @@ impl ApiClient {
     /// Waits for the end of an outage before a write is sent again. Returns early if writing is forbidden.
     pub(crate) async fn wait_for_server(&self) {
         tokio::select! {
-            () = self.outage_ended() => {}
+            _ = self.outage_ended() => {}
             _ = self.gate_closed() => {}
         }
     }

@@ -13,7 +13,8 @@ use tokio::{
 
 use crate::backoff::{Backoff, Jitter};
 
-/// Interval between two probes, lengthened by up to its own length.
+/// Interval between two probes, lengthened by up to its own length. If requests succeed again before the first probe,
+/// there was no outage.
 const INTERVAL: Duration = Duration::from_millis(600);
 /// Longest interval between two probes.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(16);
@@ -26,7 +27,8 @@ const SPREAD: Duration = Duration::from_millis(500);
 /// Whether the API server is away, and who waits for it. The clones of a client share it.
 #[derive(Debug)]
 pub(crate) struct Recovery {
-    away: watch::Sender<bool>,
+    /// Time since which the server has been away; `None` if it is not.
+    away: watch::Sender<Option<Instant>>,
     probes: Mutex<Probes>,
 }
 
@@ -42,7 +44,7 @@ impl Default for Recovery {
     fn default() -> Self {
         let interval = Backoff::new(INTERVAL, 2.0, LONGEST_INTERVAL, 1.0);
         Self {
-            away: watch::Sender::new(false),
+            away: watch::Sender::new(None),
             probes: Mutex::new(Probes { next: None, interval, ended: None }),
         }
     }
@@ -51,36 +53,46 @@ impl Default for Recovery {
 impl Recovery {
     /// Records that a request failed as all requests do during an outage.
     pub(crate) fn lost(&self) {
-        self.away.send_if_modified(|away| !std::mem::replace(away, true));
+        self.away.send_if_modified(|away| {
+            let is_new = away.is_none();
+            away.get_or_insert_with(Instant::now);
+            is_new
+        });
     }
 
     /// Records that a request succeeded.
     pub(crate) fn found(&self) {
-        self.away.send_if_modified(|away| std::mem::replace(away, false));
+        self.away.send_if_modified(|away| away.take().is_some());
     }
 
     /// Returns true during an outage.
     pub(crate) fn is_away(&self) -> bool {
-        *self.away.borrow()
+        self.away.borrow().is_some()
     }
 
-    /// Waits for an outage, unless there is one already.
+    /// Waits until the server is away, unless it is already.
     pub(crate) async fn begun(&self) {
         // The sender is in `self`, so waiting cannot fail.
-        let _ = self.away.subscribe().wait_for(|away| *away).await;
+        let _ = self.away.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Waits for the end of the outage, then for a moment, see [`SPREAD`]. `probe` returns true if the server is ready.
-    pub(crate) async fn ended<F>(&self, probe: impl Fn() -> F)
+    /// Waits until the server is no longer away. `probe` returns true if the server is ready. Returns false if there was
+    /// no outage, because only some requests failed; otherwise, waits for a moment (see [`SPREAD`]) and returns true.
+    pub(crate) async fn ended<F>(&self, probe: impl Fn() -> F) -> bool
     where
         F: Future<Output = bool>,
     {
         let mut away = self.away.subscribe();
+        let Some(since) = *away.borrow_and_update() else { return false };
         tokio::select! {
-            _ = away.wait_for(|away| !away) => {}
+            _ = away.wait_for(Option::is_none) => {}
             () = self.probe_until_found(probe) => {}
         }
-        sleep(Jitter::default().between(Duration::ZERO, SPREAD)).await;
+        let was_outage = since.elapsed() >= INTERVAL;
+        if was_outage {
+            sleep(Jitter::default().between(Duration::ZERO, SPREAD)).await;
+        }
+        was_outage
     }
 
     /// Waits until no other caller probes, then probes. The schedule outlives a caller that gives up.
@@ -185,6 +197,15 @@ mod tests {
                 "{waited:?}"
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_fails_while_others_succeed_is_no_outage() {
+        let recovery = Recovery::default();
+        recovery.lost();
+        let (is_outage, ()) = tokio::join!(recovery.ended(|| async { true }), async { recovery.found() });
+        assert!(!is_outage);
+        assert!(!recovery.ended(|| async { true }).await, "the server is not away");
     }
 
     #[tokio::test(start_paused = true)]
