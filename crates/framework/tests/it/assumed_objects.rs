@@ -235,7 +235,7 @@ proptest! {
                     });
                     sea.assume(&pod.into(), assume).unwrap();
                 }
-                4 => drop(sea.revert_assumptions(pod)),
+                4 => sea.revert_assumptions(pod),
                 _ => drop(sea.remove_custom(&key(boat))),
             }
             for port in PORTS {
