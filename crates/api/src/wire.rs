@@ -1,4 +1,4 @@
-//! Decoding objects from the API's JSON or [protobuf](crate::protobuf).
+//! Decoding objects from the API's JSON or [protobuf].
 //!
 //! Only the fields of the slim types are decoded; all others are skipped. `null` is treated as absent wherever the API
 //! server's own decoder accepts it. A value of the wrong type is an error that names the field. One [`Interner`] holds
