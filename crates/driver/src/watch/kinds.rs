@@ -12,7 +12,7 @@ use harbormaster_core::Input;
 use harbormaster_framework::resource::{CustomKey, OlderVersion, RawObject, ResourceName};
 
 use super::{
-    known::Known,
+    known::{Known, Mark},
     wire::{Stub, encoded},
 };
 use crate::served_version::ServedVersion;
@@ -100,8 +100,22 @@ pub struct Decoded<K> {
     pub input: Option<Input>,
 }
 
-/// Pods that have not finished. A pod that finishes appears to be deleted. Requests and events about pods without a node
-/// contain their versions, so every version of such a pod is new.
+impl<K: Clone + Eq + Hash> Decoded<K> {
+    /// Notes the state of an object, and decodes the object unless the state is known.
+    fn unless_known(
+        known: &mut Known<K>,
+        key: K,
+        mark: Option<Mark>,
+        version: Str,
+        decode: impl FnOnce() -> Result<Input, DecodeError>,
+    ) -> Result<Self, DecodeError> {
+        let input = known.is_news(key.clone(), mark).then(decode).transpose()?;
+        Ok(Self { key, version, input })
+    }
+}
+
+/// Pods that have not finished. A pod that finishes appears to be deleted. Requests and events about pods without a
+/// node contain their versions, so every version of such a pod is new.
 #[derive(Clone, Copy, Debug)]
 pub struct Pods;
 
@@ -133,9 +147,7 @@ impl Kind for Pods {
             true => known.mark(&draft, &version),
             false => known.mark_version(&version),
         };
-        let is_news = known.is_news(key.clone(), mark);
-        let input = is_news.then(|| draft.finish(decoder).map(Input::Pod)).transpose()?;
-        Ok(Decoded { key, version, input })
+        Decoded::unless_known(known, key, mark, version, || draft.finish(decoder).map(Input::Pod))
     }
 
     fn key(&self, _namespace: &str, _name: &str, uid: &str) -> Str {
@@ -172,9 +184,7 @@ impl Kind for Nodes {
         let draft = NodeDraft::read(object)?;
         let (key, version) = (Str::from(draft.name()), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
-        let is_news = known.is_news(key.clone(), mark);
-        let input = is_news.then(|| draft.finish(decoder).map(Input::Node)).transpose()?;
-        Ok(Decoded { key, version, input })
+        Decoded::unless_known(known, key, mark, version, || draft.finish(decoder).map(Input::Node))
     }
 
     fn key(&self, _namespace: &str, name: &str, _uid: &str) -> Str {
@@ -245,9 +255,7 @@ impl Kind for BuiltInKind {
         let draft = ObjectDraft::read(self.kind, object)?;
         let (key, version) = (draft.key(), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
-        let is_news = known.is_news(key.clone(), mark);
-        let input = is_news.then(|| draft.finish(decoder).map(Input::Object)).transpose()?;
-        Ok(Decoded { key, version, input })
+        Decoded::unless_known(known, key, mark, version, || draft.finish(decoder).map(Input::Object))
     }
 
     fn key(&self, namespace: &str, name: &str, _uid: &str) -> ObjectKey {
@@ -340,16 +348,14 @@ impl Kind for CustomKind {
         let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
         let version = Str::from(&*metadata.resource_version);
         let mark = known.mark_version(&version);
-        if !known.is_news(key.clone(), mark) {
-            return Ok(Decoded { key, version, input: None });
-        }
-        let json = stub.without_managed_fields(text);
-        let json = match self.served.older(self.requested) {
-            None => json,
-            Some(older) => upgraded(older, &json).map_err(|error| wrong(error.to_string()))?,
-        };
-        let input = Some(Input::Custom(RawObject { key: key.clone(), json }));
-        Ok(Decoded { key, version, input })
+        Decoded::unless_known(known, key.clone(), mark, version, || {
+            let json = stub.without_managed_fields(text);
+            let json = match self.served.older(self.requested) {
+                None => json,
+                Some(older) => upgraded(older, &json).map_err(|error| wrong(error.to_string()))?,
+            };
+            Ok(Input::Custom(RawObject { key, json }))
+        })
     }
 
     fn key(&self, namespace: &str, name: &str, _uid: &str) -> CustomKey {
