@@ -23,7 +23,7 @@ pub struct Args {
     pub timestamp_format: Option<String>,
 }
 
-/// What the plugin reads and prefers.
+/// Arguments: the annotation or label that the plugin reads, and its preference.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) key: String,

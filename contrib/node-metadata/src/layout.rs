@@ -362,7 +362,7 @@ fn read_offset(form: Offset, text: &str) -> Option<(i64, &str)> {
 mod tests {
     use super::*;
 
-    /// What Go's `time.Parse` returns; texts that it refuses for a layout are not listed with it.
+    /// Results of Go's `time.Parse`; texts that it refuses for a layout are not listed with it.
     const PARSED: &[(&str, &str, i64)] = &[
         ("2006-01-02T15:04:05Z07:00", "2024-02-29T12:30:45Z", 1709209845),
         ("2006-01-02T15:04:05Z07:00", "2024-02-29T12:30:45+02:00", 1709202645),

@@ -1,4 +1,4 @@
-//! Which NUMA nodes a container or pod would use.
+//! The NUMA nodes that a container or pod would use.
 
 use harbormaster::{
     api::{QosClass, resources},

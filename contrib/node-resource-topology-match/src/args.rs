@@ -10,7 +10,7 @@ use harbormaster::{
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Args {
-    /// How nodes are scored; absent means [`Strategy::LeastAllocated`].
+    /// Scoring of nodes; absent means [`Strategy::LeastAllocated`].
     pub scoring_strategy: Option<ScoringStrategy>,
     /// Has no effect: objects are watched, and pods that they do not contain yet always count.
     pub cache_resync_period_seconds: Option<i64>,
@@ -104,7 +104,7 @@ pub enum PreemptionMode {
     Enabled,
 }
 
-/// How nodes are scored.
+/// Scoring of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// Prefers NUMA nodes with much left.

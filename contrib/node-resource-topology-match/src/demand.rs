@@ -1,4 +1,4 @@
-//! What pods request of NUMA nodes.
+//! The resources that pods request of NUMA nodes.
 
 use harbormaster::{
     api::{PodSpec, QosClass, pod::Container, requests, resources},

@@ -20,7 +20,7 @@ const MOST_NUMA_NODES: i64 = 1024;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(crate = "harbormaster::serde", from = "Wire")]
 pub struct NodeResourceTopology {
-    /// How the kubelet uses NUMA nodes.
+    /// The kubelet's use of NUMA nodes.
     pub manager: Manager,
     /// NUMA nodes, in the order of the object.
     pub numa_nodes: Vec<NumaNode>,
@@ -58,7 +58,7 @@ impl Default for Manager {
 pub struct NumaNode {
     /// Number, at most 63.
     pub id: usize,
-    /// What is left, by resource.
+    /// Free amounts, by resource.
     pub available: BTreeMap<Str, Amount>,
     /// Distances to other NUMA nodes, by number.
     pub costs: BTreeMap<usize, i64>,

@@ -1,4 +1,4 @@
-//! Which profiles the pods on each node name.
+//! The profiles that the pods on each node name.
 
 use std::collections::BTreeMap;
 

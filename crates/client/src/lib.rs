@@ -11,8 +11,8 @@
 //! Reading order: [`client`] (one request), [`error`] (failures of a request), [`config`] (choice of the server),
 //! `kubeconfig`, `access`, `credentials`, `exec_plugin` and `tls` (address, authentication and trust), [`connections`]
 //! (when connections are abandoned), [`network`] (how connections are made), [`limiter`], [`backoff`] and [`retries`]
-//! (when requests are sent and retried), `reachability` (logging of outages), `recovery` (their end), [`observe`] (metrics and traces),
-//! [`gate`] (permission to write).
+//! (when requests are sent and retried), `reachability` (logging of outages), `recovery` (their end), [`observe`]
+//! (metrics and traces), [`gate`] (permission to write).
 //!
 //! Invariants:
 //! - every request has a time limit, which covers only the beginning of a stream;

@@ -10,7 +10,7 @@ pub struct Message {
     pub name: &'static str,
     /// The fields that are read; all others are skipped.
     pub fields: &'static [Field],
-    /// How much of such a message belongs to the essence of an object.
+    /// The part of such a message that belongs to the essence of an object.
     pub(super) share: Share,
 }
 
@@ -35,13 +35,13 @@ pub struct Field {
     pub number: u64,
     /// Name in JSON; empty for [`Shape::Inline`].
     pub name: &'static str,
-    /// How often the field may occur.
+    /// Number of times that the field may occur.
     pub shape: Shape,
     /// Type of the field, or of its entries.
     pub of: Kind,
 }
 
-/// How often a field may occur.
+/// Number of times that a field may occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Once.

@@ -55,7 +55,7 @@ pub struct Workload {
     pub(super) load: Load,
 }
 
-/// What the scheduler has to do during the measurement.
+/// The work of the scheduler during the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
     /// Bind the measured pods.
