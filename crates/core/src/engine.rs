@@ -314,6 +314,11 @@ impl Engine {
         &self.cache
     }
 
+    /// Returns the cache by value, for questions about the cluster after the last input.
+    pub fn into_cache(self) -> Cache {
+        self.cache
+    }
+
     pub(crate) fn nominator(&self) -> &Nominator {
         &self.nominator
     }

@@ -1,8 +1,8 @@
 //! The command line of `harbormaster`, and of every program that calls [`crate::main`] with its own plugins.
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
-//! cluster), [`dump`] (the objects of a real cluster), `simulate`, `manifest_files`, `table`, `alike` and `layout`
-//! (scheduling the pods of manifests), [`generate`] (completions, manual pages and the schema), [`log`] and
+//! cluster), [`dump`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
+//! `simulate` and `why` (questions), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and the schema), [`log`] and
 //! [`log_output`] (log lines), [`settings`] (what the flags mean under a release of Kubernetes), [`server_version`]
 //! (the release to follow), [`reload`] (changes to the configuration file), [`secure_port`] (health, metrics and
 //! configuration), [`metric_limits`] (metrics and labels that are not shown). If a program is called as
@@ -10,6 +10,8 @@
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;
+#[cfg(feature = "simulate")]
+mod cluster;
 mod dump;
 mod files;
 mod flags;
@@ -32,6 +34,8 @@ mod settings;
 mod simulate;
 #[cfg(feature = "simulate")]
 mod table;
+#[cfg(feature = "simulate")]
+mod why;
 
 use std::{
     env,
@@ -128,6 +132,8 @@ impl Program {
             Some(("sandbox", matches)) => with(matches, |options| sandbox::main(self, &options)),
             #[cfg(feature = "simulate")]
             Some(("simulate", matches)) => with(matches, |options| simulate::main(self, &options)),
+            #[cfg(feature = "simulate")]
+            Some(("why", matches)) => with(matches, |options| why::main(self, &options)),
             Some(("dump", matches)) => with(matches, |options| dump::main(self, &options)),
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
             _ => {
@@ -155,6 +161,8 @@ impl Program {
                 sandbox::command(),
                 #[cfg(feature = "simulate")]
                 simulate::command(),
+                #[cfg(feature = "simulate")]
+                why::command(),
                 dump::command(),
                 generate::command(),
             ])

@@ -2,10 +2,10 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use harbormaster_api::features::Features;
+use harbormaster_api::{Str, features::Features};
 use harbormaster_core::{EngineConfig, cache::Cache};
 use harbormaster_framework::{
-    attempt::{Attempt, Decision, Runner, Search},
+    attempt::{Attempt, AttemptError, Decision, Runner, Search},
     pod::PodInfo,
     profile::Profile,
     window::Rotation,
@@ -108,6 +108,11 @@ impl Judge {
         Self { cache: Cache::for_profiles(&config.profiles), runners }
     }
 
+    /// Returns a judge for the cluster in an engine's cache.
+    pub(crate) fn over(config: &EngineConfig, cache: Cache) -> Self {
+        Self { cache, ..Self::new(config) }
+    }
+
     /// Returns a judge for the cluster without its pending pods, and the pending pods.
     fn of(config: &EngineConfig, cluster: Inventory) -> (Self, Vec<Arc<PodInfo>>) {
         let mut judge = Self::new(config);
@@ -157,6 +162,18 @@ impl Judge {
             Err(error) => report.message = Some(error.to_string()),
         }
         report
+    }
+
+    /// Returns the names of the nodes on which the pod fits; none if no profile has the pod's scheduler name.
+    pub(crate) fn fitting(&mut self, pod: &Arc<PodInfo>) -> Result<Vec<Str>, AttemptError> {
+        let Some(at) = self.runner_of(pod) else { return Ok(Vec::new()) };
+        let cluster = &mut self.cache.cluster;
+        cluster.refresh();
+        if cluster.node_count() == 0 {
+            return Ok(Vec::new());
+        }
+        let rows = self.runners[at].fitting(cluster, pod)?;
+        Ok(rows.into_iter().map(|row| cluster.node(row).name().clone()).collect())
     }
 
     /// Returns the verdicts of every plugin on every node, or `None` if no profile has the pod's scheduler name.

@@ -132,7 +132,7 @@ impl Amount {
 
 /// Returns an amount as people write it: CPUs with up to three decimals; bytes in `Ki` to `Ti`, truncated to two
 /// decimals.
-fn short(resource: &str, amount: i64) -> String {
+pub(crate) fn short(resource: &str, amount: i64) -> String {
     match resource {
         CPU => trimmed(format!("{}.{:03}", amount / 1000, amount % 1000)),
         MEMORY | EPHEMERAL_STORAGE => bytes(amount),
@@ -195,7 +195,8 @@ fn unmet<'a>(term: &'a NodeSelectorTerm, labels: &Labels) -> Option<&'a Requirem
     term.match_expressions.iter().find(|r| !r.matches(labels)).or(term.match_fields.first())
 }
 
-fn words(requirement: &Requirement) -> String {
+/// Returns a requirement such as `zone In [a, b]`.
+pub(crate) fn words(requirement: &Requirement) -> String {
     let Requirement { key, operator, values } = requirement;
     let values: Vec<&str> = values.iter().map(|value| value.as_str()).collect();
     match values.is_empty() {

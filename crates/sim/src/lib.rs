@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`inventory`] (from manifests to nodes and pods, including the pods of workloads), [`mod@simulate`]
 //! (the engine under virtual time), [`explain`] (each pod evaluated on its own), [`report`] and [`explanation`] (the
-//! results), `lack` (resources and labels that nodes lack). Manifests are read by `harbormaster-manifests`; the
+//! results), `lack` (resources and labels that nodes lack), [`mod@why`] (what would place a pod that waits). Manifests are read by `harbormaster-manifests`; the
 //! controllers' decisions are in `harbormaster-world`.
 //!
 //! Invariants: nothing in this crate reads a clock, a file or the environment; the same input gives the same report.
@@ -14,12 +14,14 @@ mod lack;
 pub mod report;
 pub mod simulate;
 mod verdict;
+pub mod why;
 
 pub use explain::{Explained, explain_independent, explain_independently, independent};
 pub use explanation::PodExplanation;
 pub use inventory::{CustomObject, Inventory, Reading};
 pub use report::{PodReport, Report};
 pub use simulate::{explain_simulated, simulate};
+pub use why::{Change, Remedy, Waker, Why, why};
 
 use harbormaster_config::ConfigErrors;
 use harbormaster_manifests::ManifestErrors;

@@ -13,6 +13,7 @@ use harbormaster_api::{
 };
 use harbormaster_core::{
     BindOutcome, Effect, Engine, EngineConfig, EvictOutcome, EvictTask, Input, Outcome, StatusPatch,
+    cache::Cache,
 };
 use harbormaster_framework::{pod::PodInfo, profile::Profile};
 use harbormaster_world::volumes::Volumes;
@@ -41,6 +42,17 @@ const MAX_FRUITLESS: u32 = 3;
 /// Calls `progress` regularly, between attempts, with the number of placed pods and the number of pods that were
 /// pending at the start.
 pub fn simulate(config: EngineConfig, cluster: Inventory, progress: &mut dyn FnMut(usize, usize)) -> Report {
+    let mut world = SimulatedCluster::new(config, cluster, None);
+    world.run(progress);
+    world.finish().0
+}
+
+/// Simulates like [`simulate`]. Also returns the cluster at the end.
+pub(crate) fn simulate_for_questions(
+    config: EngineConfig,
+    cluster: Inventory,
+    progress: &mut dyn FnMut(usize, usize),
+) -> (Report, Cache) {
     let mut world = SimulatedCluster::new(config, cluster, None);
     world.run(progress);
     world.finish()
@@ -358,13 +370,14 @@ impl<'a> SimulatedCluster<'a> {
         self.explainer.as_ref().is_none_or(|explainer| !explainer.open.is_empty())
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> (Report, Cache) {
         self.explain_untried_members();
         for report in self.reports.values_mut().filter(|report| report.lacks_its_binding()) {
             report.looked_at = None;
         }
         let pending = self.order.iter().filter_map(|uid| self.reports.remove(uid));
-        Report { pods: pending.chain(self.evicted).collect(), missing_nodes: self.missing_nodes }
+        let pods = pending.chain(self.evicted).collect();
+        (Report { pods, missing_nodes: self.missing_nodes }, self.engine.into_cache())
     }
 }
 

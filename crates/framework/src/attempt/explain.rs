@@ -79,12 +79,7 @@ impl Runner {
                 return Ok(explanation);
             }
         };
-        self.filter(cluster, &mut draft, &[])?;
-        let asks_extenders = self.extenders.choose_for(&draft.pod);
-        if asks_extenders {
-            let fitting = fitting(cluster, &draft);
-            self.ask_filters(cluster, &mut draft, fitting)?;
-        }
+        let asks_extenders = self.filter_all(cluster, &mut draft)?;
         let open = draft.open(cluster);
         let verdicts = self.verdicts(&draft, &open);
         let cx = Cycle::new(cluster, pod);
@@ -107,6 +102,35 @@ impl Runner {
             }
         }
         Ok(explanation)
+    }
+
+    /// Returns the nodes on which the pod fits, in the order visited. Nominated pods are not counted on their nodes.
+    ///
+    /// # Errors
+    /// Same as [`Self::find`].
+    pub fn fitting(
+        &mut self,
+        cluster: &mut Cluster,
+        pod: &Arc<PodInfo>,
+    ) -> Result<Vec<NodeIdx>, AttemptError> {
+        match self.narrow(cluster, pod, None)? {
+            Narrowing::Continue(mut draft) => {
+                self.filter_all(cluster, &mut draft)?;
+                Ok(fitting(cluster, &draft))
+            }
+            Narrowing::Ended(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Filters all nodes, also by extenders. Returns true if extenders care about the pod.
+    fn filter_all(&mut self, cluster: &mut Cluster, draft: &mut Draft) -> Result<bool, AttemptError> {
+        self.filter(cluster, draft, &[])?;
+        let asks_extenders = self.extenders.choose_for(&draft.pod);
+        if asks_extenders {
+            let fitting = fitting(cluster, draft);
+            self.ask_filters(cluster, draft, fitting)?;
+        }
+        Ok(asks_extenders)
     }
 
     fn add_extenders(

@@ -9,6 +9,18 @@ pub(crate) struct Style {
     pub(crate) width: Option<usize>,
 }
 
+impl Style {
+    /// Returns the layout for standard output: colours and the terminal's width only on a terminal.
+    #[cfg(feature = "simulate")]
+    pub(crate) fn of_stdout() -> Self {
+        let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+        Self {
+            colours: is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+            width: is_terminal.then(|| terminal_size().0.into()),
+        }
+    }
+}
+
 /// Colour of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {

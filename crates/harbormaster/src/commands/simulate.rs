@@ -2,28 +2,23 @@
 
 use std::{
     cell::Cell,
-    io::{self, BufWriter, IsTerminal as _, Write as _},
-    time::{Duration, Instant},
+    io::{self, BufWriter, Write as _},
 };
 
 use clap::{Args, Command, ValueEnum};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_core::EngineConfig;
-use harbormaster_framework::extender::Extenders;
-use harbormaster_manifests::Validate;
-use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
-    Inventory, PodExplanation, PodReport, Reading, Report, explain_independently, explain_simulated,
-    report::Fate,
+    Inventory, PodExplanation, PodReport, Report, explain_independently, explain_simulated, report::Fate,
 };
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
 use super::{
-    CommandError, CommandResult, Program, SIMULATED, features, files,
-    layout::{self, Style},
-    manifest_files, table,
+    CommandError, CommandResult, Program,
+    cluster::{ClusterOptions, Loaded, Progress},
+    layout::Style,
+    table,
 };
-use crate::scheduler;
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if one of the pods shown is unschedulable or preempted \
      (gated pods and pods of other schedulers do not count).";
@@ -31,27 +26,11 @@ const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 
 /// Arguments of `simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Manifests (YAML or JSON): files, directories, dumps (output of the command dump or of kubectl get -o yaml), or -
-    /// for standard input. Missing pods of workloads are created; a DaemonSet gets one pod on each eligible node, and a
-    /// CronJob gets the pods of one run. Claims are bound to volumes; missing volumes are provisioned
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
-    files: Vec<String>,
-    /// Treatment of unknown and duplicate fields: strict, warn or ignore
-    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
-    validate: Validate,
-    /// Also create the pods of workloads that come from a cluster (they have a uid) and have no pods in the manifests
-    #[arg(long)]
-    fill: bool,
-    /// Make pods pending again if their node is missing from the input; without this flag, such pods are ignored. Pods
-    /// of DaemonSets and static pods are removed with their nodes
-    #[arg(long)]
-    reschedule_missing: bool,
+    #[command(flatten)]
+    cluster: ClusterOptions,
     /// Show each pod in its own row, even if many are alike
     #[arg(long)]
     all: bool,
-    /// A KubeSchedulerConfiguration
-    #[arg(long, value_name = "FILE")]
-    config: Option<String>,
     /// Show every plugin's verdicts on the nodes at the time of the pod's last attempt; nodes with equal verdicts are
     /// grouped
     #[arg(long)]
@@ -68,19 +47,6 @@ pub(crate) struct Options {
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-    /// Decide exactly as kube-scheduler does with parallelism 1
-    #[arg(long)]
-    parity: bool,
-    /// Do not call the extenders of the configuration
-    #[arg(long)]
-    no_extenders: bool,
-    /// Version of Kubernetes whose kube-scheduler is reproduced: 1.33 to 1.37. Versions before 1.36 differ from 1.36
-    /// only in their feature gates
-    #[arg(long, value_name = "VERSION", default_value_t = SIMULATED.to_string())]
-    emulated_version: String,
-    /// Comma-separated list of pairs: Gate=true,Other=false
-    #[arg(long, value_name = "LIST")]
-    feature_gates: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -89,11 +55,6 @@ enum Output {
     Table,
     Json,
 }
-
-/// Time after which a simulation shows its progress.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Interval between two progress updates.
-const REFRESH: Duration = Duration::from_millis(100);
 
 pub(crate) fn command() -> Command {
     // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
@@ -121,41 +82,10 @@ fn has_failed(pod: &PodReport) -> bool {
 
 /// Simulates and prints the result.
 fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
-    let features = features(&options.emulated_version, &options.feature_gates)?;
-    let choices = Choices { features, parity: options.parity, ..program.choices() };
-    let config = options.config.as_deref().map(files::read).transpose()?;
-    let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
-    let mut setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
-    if options.no_extenders {
-        setup.engine.extenders = Extenders::default();
-    }
-    let full = !setup.engine.extenders.is_empty();
-    let reading = Reading {
-        validate: options.validate,
-        fill: options.fill,
-        reschedule_missing: options.reschedule_missing,
-        full,
-        features,
-    };
-    let mut cluster = Inventory::from_sources(&manifest_files::read_all(&options.files)?, reading)
-        .map_err(|e| e.to_string())?;
-    let witness = scheduler::lend_extenders(&mut setup, &mut cluster).map_err(|e| e.to_string())?;
-    for warning in &setup.warnings {
-        eprintln!("warning: {warning}");
-    }
-    for notice in cluster.notices.iter().chain(&cluster.custom_notices(&setup.engine)) {
-        eprintln!("note: {notice}");
-    }
-    let again = options.explain.then(|| (setup.engine.clone(), cluster.clone()));
-    let all = place(options, setup.engine, cluster);
-    if let Some(witness) = witness {
-        if let Some(failure) = witness.failure() {
-            return Err(format!(
-                "{failure}\nhelp: --no-extenders simulates without the extenders of the configuration"
-            ));
-        }
-        witness.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
-    }
+    let Loaded { engine, cluster, extenders } = options.cluster.load(program)?;
+    let again = options.explain.then(|| (engine.clone(), cluster.clone()));
+    let all = place(options, engine, cluster);
+    extenders.check()?;
     let shown = shown(options, &all)?;
     let printed = match options.output {
         Output::Json => print_json(options, &all, &shown, again),
@@ -234,11 +164,7 @@ fn explain<E>(
 
 fn print_table(options: &Options, all: &Report, shown: &Report, again: SecondRun) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let is_terminal = out.is_terminal();
-    let style = Style {
-        colours: is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
-        width: is_terminal.then(|| layout::terminal_size().0.into()),
-    };
+    let style = Style::of_stdout();
     out.write_all(table::render(shown, options.all, style).as_bytes())?;
     explain(options, all, again, &mut |pod, said| {
         out.write_all(table::explanation(pod, &said, style).as_bytes())
@@ -281,34 +207,5 @@ impl Serialize for Explanations<'_> {
         let mut list = serializer.serialize_seq(None)?;
         explain(self.options, self.all, self.again.take(), &mut |_, said| list.serialize_element(&said))?;
         list.end()
-    }
-}
-
-/// A line on stderr that shows the progress of a long simulation.
-struct Progress {
-    begun: Instant,
-    shown: Option<Instant>,
-    wanted: bool,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self { begun: Instant::now(), shown: None, wanted: io::stderr().is_terminal() }
-    }
-
-    fn show(&mut self, done: usize, of: usize) {
-        if !self.wanted || self.begun.elapsed() < PATIENCE {
-            return;
-        }
-        if self.shown.is_none_or(|at| at.elapsed() >= REFRESH) {
-            eprint!("\r{done} of {of} pods placed ");
-            self.shown = Some(Instant::now());
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown.is_some() {
-            eprint!("\r\x1b[K");
-        }
     }
 }

@@ -9,3 +9,4 @@ mod indexes;
 mod permit;
 mod simulate;
 mod storage;
+mod why;

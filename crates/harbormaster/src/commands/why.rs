@@ -1,0 +1,175 @@
+//! The `why` command.
+
+use std::io::{self, Write as _};
+
+use clap::{Args, Command, ValueEnum};
+use harbormaster_api::{Pod, similar::did_you_mean};
+use harbormaster_sim::{Change, Inventory, Remedy, Waker, Why, report::Fate};
+
+use super::{
+    CommandError, CommandResult, Program,
+    cluster::{ClusterOptions, Loaded, Progress},
+    layout::{Cell, Colour, Style, Table, wrapped},
+    table,
+};
+
+const NOTES: &str = "The other pending pods are scheduled first, as far as they fit. Every change that is shown has been tried: with it, the \
+     pod fits. Changes are listed from small to large; two changes on one line are needed together.";
+
+/// Arguments of `why`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The pod without a node: NAMESPACE/NAME, or NAME in any namespace
+    #[arg(value_name = "POD")]
+    pod: String,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+    /// Format of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+pub(crate) fn command() -> Command {
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
+    Options::augment_args(Command::new("why"))
+        .about("Show why a pod has no node, and the smallest changes that would give it one")
+        .after_help(NOTES)
+}
+
+pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
+    answer(program, options).map_err(|error| {
+        eprintln!("error: {error}");
+        CommandError::Error
+    })
+}
+
+/// Asks and prints the answer.
+fn answer(program: &Program, options: &Options) -> Result<(), String> {
+    let Loaded { engine, cluster, extenders } = options.cluster.load(program)?;
+    let pod = find(&options.pod, &cluster)?;
+    let mut progress = Progress::new();
+    let told = harbormaster_sim::why(engine, cluster, &pod, &mut |done, of| progress.show(done, of));
+    progress.clear();
+    extenders.check()?;
+    let told = told.map_err(|error| error.to_string())?.ok_or_else(|| format!("pod {pod} is not pending"))?;
+    let mut out = io::stdout().lock();
+    let printed = match options.output {
+        Output::Json => serde_json::to_writer_pretty(&mut out, &told)
+            .map_err(io::Error::from)
+            .and_then(|()| out.write_all(b"\n")),
+        Output::Table => out.write_all(render(&told, Style::of_stdout()).as_bytes()),
+    };
+    match printed.and_then(|()| out.flush()) {
+        // A reader that closes the pipe is not an error.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the full name of the pending pod.
+fn find(name: &str, cluster: &Inventory) -> Result<String, String> {
+    let is_called = |pod: &&Pod| if name.contains('/') { pod.full_name() == name } else { pod.name == *name };
+    let found: Vec<&Pod> = cluster.pending.iter().filter(is_called).collect();
+    match found[..] {
+        [pod] => Ok(pod.full_name()),
+        [] => match cluster.bound.iter().find(is_called) {
+            Some(pod) => {
+                let node = pod.node_name.as_deref().unwrap_or_default();
+                Err(format!(
+                    "pod {} is on node {node} already; the question is for pods without a node",
+                    pod.full_name()
+                ))
+            }
+            None => {
+                let names: Vec<String> = cluster.pending.iter().map(|pod| known_as(name, pod)).collect();
+                let help = did_you_mean(name, names.iter().map(String::as_str));
+                Err(format!("no pod without a node is named {name:?}{help}"))
+            }
+        },
+        _ => Err(format!(
+            "{} pods are named {name:?}; add the namespace, as in {}",
+            found.len(),
+            found[0].full_name()
+        )),
+    }
+}
+
+fn known_as(name: &str, pod: &Pod) -> String {
+    if name.contains('/') { pod.full_name() } else { pod.name.as_str().to_owned() }
+}
+
+fn render(told: &Why, style: Style) -> String {
+    let mut text = headline(told, style);
+    if let Some(said) = &told.explanation {
+        text += &table::explanation(&told.pod, said, style);
+    }
+    text + &wakers(told, style) + &remedies(told, style)
+}
+
+fn headline(told: &Why, style: Style) -> String {
+    let pod = &told.pod;
+    let message = pod.message.as_deref().unwrap_or_default();
+    let times = if pod.attempts == 1 { "once".to_owned() } else { format!("{} times", pod.attempts) };
+    let line = match pod.fate() {
+        Fate::Placed => format!("{} gets node {}", pod.pod, pod.node.as_deref().unwrap_or_default()),
+        Fate::Gated => format!("{} is held back: {message}", pod.pod),
+        Fate::Unschedulable => format!("{} waits, tried {times}: {message}", pod.pod),
+        Fate::Preempted | Fate::Foreign => format!("{}: {message}", pod.pod),
+    };
+    lines(&line, style)
+}
+
+fn wakers(told: &Why, style: Style) -> String {
+    if told.woken_by.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(["REJECTED BY", "IS TRIED AGAIN AFTER"]);
+    for Waker { plugin, events } in &told.woken_by {
+        table.add([plugin.into(), events.join("; ").into()]);
+    }
+    format!("\n{}", table.render(style))
+}
+
+fn lines(text: &str, style: Style) -> String {
+    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
+}
+
+fn remedies(told: &Why, style: Style) -> String {
+    match (told.pod.fate(), told.remedies.is_empty()) {
+        (Fate::Placed | Fate::Preempted | Fate::Foreign, _) => return String::new(),
+        (Fate::Gated, true) => {
+            let fits = told.explanation.as_ref().is_some_and(|said| !said.fits.is_empty());
+            return lines(
+                if fits {
+                    "\nIt fits as soon as it is released."
+                } else {
+                    "\nNo change that was tried would place it."
+                },
+                style,
+            );
+        }
+        (Fate::Unschedulable, true) => return lines("\nNo change that was tried would place it.", style),
+        (_, false) => {}
+    }
+    let mut table = Table::new(["FITS", "EXAMPLE", "IF YOU"]);
+    for Remedy { changes, fits, example } in &told.remedies {
+        let words: Vec<String> = changes.iter().map(Change::to_string).collect();
+        let example = match changes[..] {
+            [Change::AddNode { .. }] => "the new node",
+            _ => example,
+        };
+        table.add([
+            Cell::coloured(fits.to_string(), Colour::Green),
+            example.into(),
+            words.join(", and ").into(),
+        ]);
+    }
+    format!("\n{}", table.render(style))
+}

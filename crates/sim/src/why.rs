@@ -1,0 +1,110 @@
+//! Answers to "why is this pod pending?", with the smallest changes that would place the pod.
+//!
+//! Reading order: [`change`] (one change and its effect on a pod), [`trials`] (tries changes on the cluster),
+//! [`ideas`] (changes worth trying), [`pod_remedies`] (changes to the pod), [`cluster_remedies`] (changes to the rest
+//! of the cluster), [`wakers`] (events after which the pod is tried again).
+//!
+//! Invariant: a remedy is listed only after the profile's plugins have accepted the changed pod on the changed cluster.
+
+mod change;
+mod cluster_remedies;
+mod ideas;
+mod lowering;
+mod pod_remedies;
+mod trials;
+mod wakers;
+
+use harbormaster_core::EngineConfig;
+use harbormaster_framework::attempt::AttemptError;
+use serde::Serialize;
+
+pub use change::Change;
+pub use wakers::Waker;
+
+use crate::{
+    explain::Judge,
+    explanation::PodExplanation,
+    inventory::Inventory,
+    report::PodReport,
+    simulate::{explain_simulated, simulate_for_questions},
+};
+use trials::Trials;
+use wakers::wakers;
+
+/// The answer for one pod.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Why {
+    /// State of the pod after the simulation.
+    pub pod: PodReport,
+    /// For a waiting pod, the verdicts at the end of the simulation; for a placed pod, those of the attempt that placed
+    /// it. `None` if no profile has the pod's scheduler name.
+    pub explanation: Option<PodExplanation>,
+    /// Events that make the scheduler try the waiting pod again, for each plugin that rejects it on some node.
+    pub woken_by: Vec<Waker>,
+    /// Changes that would place the waiting pod, the smallest first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// Changes that together place the pod, while none of them does without the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Remedy {
+    /// The changes.
+    pub changes: Vec<Change>,
+    /// Number of nodes on which the pod fits after the changes.
+    pub fits: usize,
+    /// One of these nodes.
+    pub example: String,
+}
+
+impl Remedy {
+    /// Returns the order of remedies: fewer changes first, then smaller ones, then those that open more nodes.
+    fn rank(&self) -> (usize, u64, std::cmp::Reverse<usize>) {
+        let size = self.changes.iter().map(Change::size).sum();
+        (self.changes.len(), size, std::cmp::Reverse(self.fits))
+    }
+}
+
+/// Explains the pending pod `name` (`namespace/name`), after the other pending pods have been scheduled as far as they
+/// fit. Returns `None` if there is no such pod.
+///
+/// Calls `progress` like [`crate::simulate()`].
+///
+/// # Errors
+/// If a plugin fails on the pod.
+pub fn why(
+    config: EngineConfig,
+    cluster: Inventory,
+    name: &str,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Option<Why>, AttemptError> {
+    let Some(pod) = cluster.pending.iter().find(|pod| pod.full_name() == name).cloned() else {
+        return Ok(None);
+    };
+    let again = cluster.clone();
+    let (report, cache) = simulate_for_questions(config.clone(), cluster, progress);
+    let Some(told) = report.pods.iter().find(|told| told.pod == name).cloned() else { return Ok(None) };
+    let mut answer = Why { pod: told, explanation: None, woken_by: Vec::new(), remedies: Vec::new() };
+    if answer.pod.node.is_some() {
+        explain_simulated(config, again, &report, &|told| told.pod == name, &mut |_, said| {
+            answer.explanation = Some(said);
+        });
+        return Ok(Some(answer));
+    }
+    let mut judge = Judge::over(&config, cache);
+    let info = judge.cache.info(pod.clone());
+    answer.explanation = judge.explain(&info);
+    let Some(profile) = config.profiles.iter().find(|profile| *profile.name() == pod.spec.scheduler_name)
+    else {
+        return Ok(Some(answer));
+    };
+    answer.woken_by = wakers(profile, answer.explanation.as_ref(), answer.pod.pre_enqueue.as_ref());
+    let mut trials = Trials::new(judge, pod);
+    // Gates do not depend on the cluster, so a gated pod that fits needs no other change.
+    if trials.fits(&[])?.is_empty() {
+        answer.remedies = trials.pod_remedies()?;
+        answer.remedies.extend(trials.cluster_remedies()?);
+        answer.remedies.sort_by_key(Remedy::rank);
+    }
+    Ok(Some(answer))
+}

@@ -1,0 +1,260 @@
+//! One change that may place a pod.
+
+use std::{fmt, sync::Arc};
+
+use harbormaster_api::{
+    Pod, Str,
+    pod::PodSpec,
+    selector::Requirement,
+    taint::{Taint, Toleration, TolerationOperator},
+};
+use serde::Serialize;
+
+use super::lowering::lower;
+use crate::lack::{short, words};
+
+/// A change to the pod, or to the rest of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "change")]
+pub enum Change {
+    /// The pod requests less of a resource.
+    LowerRequest {
+        /// Name of the resource.
+        resource: Str,
+        /// Amount that the pod requests: millicores, bytes or units.
+        from: i64,
+        /// Amount that it may request at most.
+        to: i64,
+    },
+    /// The pod tolerates a taint.
+    Tolerate {
+        /// The taint.
+        taint: Taint,
+    },
+    /// The pod's `nodeSelector` lacks a label.
+    DropNodeSelector {
+        /// Key of the label.
+        key: Str,
+        /// Value of the label.
+        value: Str,
+    },
+    /// A term of the pod's required node affinity lacks a requirement.
+    DropNodeAffinity {
+        /// Position of the term.
+        term: usize,
+        /// The requirement.
+        requirement: Requirement,
+    },
+    /// A hard topology spread constraint of the pod allows a larger skew.
+    WidenSkew {
+        /// Position of the constraint.
+        constraint: usize,
+        /// Topology key of the constraint.
+        topology_key: Str,
+        /// The pod's `maxSkew`.
+        from: i32,
+        /// The smallest `maxSkew` that suffices.
+        to: i32,
+    },
+    /// A hard topology spread constraint becomes `ScheduleAnyway`.
+    SoftenSpread {
+        /// Position of the constraint.
+        constraint: usize,
+        /// Topology key of the constraint.
+        topology_key: Str,
+    },
+    /// The pod lacks a required term of its pod affinity.
+    DropPodAffinity {
+        /// Position of the term.
+        term: usize,
+        /// Topology key of the term.
+        topology_key: Str,
+    },
+    /// The pod lacks a required term of its pod anti-affinity.
+    DropPodAntiAffinity {
+        /// Position of the term.
+        term: usize,
+        /// Topology key of the term.
+        topology_key: Str,
+    },
+    /// The pod lacks a host port.
+    DropHostPort {
+        /// The port.
+        port: i32,
+        /// Its protocol.
+        protocol: Str,
+    },
+    /// A cordoned node accepts pods again.
+    Uncordon {
+        /// Name of the node.
+        node: Str,
+    },
+    /// The cluster gets an empty node like an existing one.
+    AddNode {
+        /// Name of the existing node.
+        like: Str,
+    },
+    /// A pod of the same or a lower priority moves to another node.
+    MovePod {
+        /// `namespace/name` of the pod that moves.
+        pod: String,
+        /// Its node.
+        from: Str,
+        /// A node on which it fits.
+        to: Str,
+    },
+    /// A pod of the same or a lower priority, which fits on no other node, stops.
+    StopPod {
+        /// `namespace/name` of the pod that stops.
+        pod: String,
+        /// Its node.
+        from: Str,
+    },
+}
+
+impl Change {
+    /// Returns the size of the change, such as the share of a request in millionths. Sizes of different kinds express
+    /// how readily people accept the change.
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::LowerRequest { from, to, .. } => {
+                let (from, to) = (i128::from(*from), i128::from(*to));
+                u64::try_from((from - to) * 1_000_000 / from.max(1)).unwrap_or(1).max(1)
+            }
+            Self::WidenSkew { from, to, .. } => 100_000 * u64::from(to.saturating_sub(*from).unsigned_abs()),
+            Self::Uncordon { .. } => 200_000,
+            Self::Tolerate { .. } => 300_000,
+            Self::DropNodeSelector { .. } | Self::DropNodeAffinity { .. } => 400_000,
+            Self::MovePod { .. } => 500_000,
+            Self::SoftenSpread { .. } | Self::DropPodAffinity { .. } => 600_000,
+            Self::DropPodAntiAffinity { .. } | Self::DropHostPort { .. } => 700_000,
+            Self::AddNode { .. } => 800_000,
+            Self::StopPod { .. } => 900_000,
+        }
+    }
+
+    /// Returns true if the change concerns the pod itself.
+    pub fn is_of_pod(&self) -> bool {
+        !matches!(
+            self,
+            Self::Uncordon { .. } | Self::AddNode { .. } | Self::MovePod { .. } | Self::StopPod { .. }
+        )
+    }
+
+    /// Changes the pod's spec. Changes to the cluster have no effect here.
+    fn apply(&self, spec: &mut PodSpec) {
+        match self {
+            Self::LowerRequest { resource, to, .. } => lower(spec, resource, *to),
+            Self::Tolerate { taint } => spec.tolerations.push(toleration(taint)),
+            Self::DropNodeSelector { key, .. } => {
+                let left =
+                    spec.node_selector.iter().flat_map(|all| all.iter()).filter(|(known, _)| *known != key);
+                let left: Vec<(Str, Str)> = left.map(|(key, value)| (key.clone(), value.clone())).collect();
+                spec.node_selector = (!left.is_empty()).then(|| left.into_iter().collect());
+            }
+            Self::DropNodeAffinity { term, requirement } => drop_requirement(spec, *term, requirement),
+            Self::WidenSkew { constraint, to, .. } => {
+                if let Some(constraint) = spec.topology_spread.get_mut(*constraint) {
+                    constraint.max_skew = *to;
+                }
+            }
+            Self::SoftenSpread { constraint, .. } => {
+                if let Some(constraint) = spec.topology_spread.get_mut(*constraint) {
+                    constraint.hard = false;
+                    // The API server accepts a minimum number of domains only for hard constraints.
+                    constraint.min_domains = None;
+                }
+            }
+            // Terms are emptied rather than removed, because the positions in other changes must stay valid.
+            Self::DropPodAffinity { term, .. } => {
+                let all = spec.pod_affinity.iter_mut().flat_map(|all| all.required.get_mut(*term));
+                all.for_each(|term| *term = Default::default());
+            }
+            Self::DropPodAntiAffinity { term, .. } => {
+                let all = spec.pod_anti_affinity.iter_mut().flat_map(|all| all.required.get_mut(*term));
+                all.for_each(|term| *term = Default::default());
+            }
+            Self::DropHostPort { port, protocol } => {
+                for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+                    container.host_ports.retain(|known| known.port != *port || known.protocol != *protocol);
+                }
+            }
+            Self::Uncordon { .. } | Self::AddNode { .. } | Self::MovePod { .. } | Self::StopPod { .. } => {}
+        }
+    }
+}
+
+/// Returns the pod after the changes.
+pub(super) fn changed(pod: &Pod, changes: &[Change]) -> Pod {
+    let mut spec = PodSpec::clone(&pod.spec);
+    changes.iter().for_each(|change| change.apply(&mut spec));
+    for affinity in [&mut spec.pod_affinity, &mut spec.pod_anti_affinity].into_iter().flatten() {
+        affinity.required.retain(|term| !term.topology_key.is_empty());
+    }
+    Pod { spec: Arc::new(spec), ..pod.clone() }
+}
+
+/// Returns the toleration of exactly this taint.
+fn toleration(taint: &Taint) -> Toleration {
+    Toleration {
+        key: taint.key.clone(),
+        operator: TolerationOperator::Equal,
+        value: taint.value.clone(),
+        effect: Some(taint.effect),
+    }
+}
+
+/// Removes a requirement. A term that becomes empty would match nothing, so all terms go with it: one of several terms
+/// suffices.
+fn drop_requirement(spec: &mut PodSpec, term: usize, requirement: &Requirement) {
+    let Some(affinity) = &mut spec.node_affinity else { return };
+    let Some(selector) = &mut affinity.required else { return };
+    let Some(term) = selector.terms.get_mut(term) else { return };
+    term.match_expressions.retain(|known| known != requirement);
+    term.match_fields.retain(|known| known != requirement);
+    if term.match_expressions.is_empty() && term.match_fields.is_empty() {
+        affinity.required = None;
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LowerRequest { resource, from, to } => {
+                let (mut old, mut new) = (short(resource, *from), short(resource, *to));
+                if old == new {
+                    // The short forms are rounded down.
+                    (old, new) = (from.to_string(), to.to_string());
+                }
+                write!(f, "request {resource} {new} instead of {old}")
+            }
+            Self::Tolerate { taint } => write!(f, "tolerate the taint {}", taint_words(taint)),
+            Self::DropNodeSelector { key, value } => write!(f, "drop the node selector {key}={value}"),
+            Self::DropNodeAffinity { requirement, .. } => {
+                write!(f, "drop the node affinity {}", words(requirement))
+            }
+            Self::WidenSkew { topology_key, from, to, .. } => {
+                write!(f, "allow a skew of {to} instead of {from} by {topology_key}")
+            }
+            Self::SoftenSpread { topology_key, .. } => {
+                write!(f, "make the spread by {topology_key} a preference")
+            }
+            Self::DropPodAffinity { topology_key, .. } => {
+                write!(f, "drop the pod affinity by {topology_key}")
+            }
+            Self::DropPodAntiAffinity { topology_key, .. } => {
+                write!(f, "drop the pod anti-affinity by {topology_key}")
+            }
+            Self::DropHostPort { port, protocol } => write!(f, "drop the host port {port}/{protocol}"),
+            Self::Uncordon { node } => write!(f, "uncordon node {node}"),
+            Self::AddNode { like } => write!(f, "add a node like {like}"),
+            Self::MovePod { pod, from, to } => write!(f, "move pod {pod} from node {from} to {to}"),
+            Self::StopPod { pod, from } => write!(f, "stop pod {pod} on node {from}"),
+        }
+    }
+}
+
+fn taint_words(taint: &Taint) -> String {
+    let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
+    format!("{}{value}:{}", taint.key, taint.effect.as_str())
+}

@@ -1,0 +1,108 @@
+//! Events after which the scheduler tries a pod again, in words.
+
+use std::collections::BTreeSet;
+
+use harbormaster_framework::{
+    events::{Action, ClusterEvent, EventResource},
+    profile::Profile,
+};
+use serde::Serialize;
+
+use crate::{explanation::PodExplanation, report::Status};
+
+/// A plugin that rejected the pod, and the events after which the pod may fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Waker {
+    /// Name of the plugin.
+    pub plugin: String,
+    /// The events, for example `a node appears or gets other labels`.
+    pub events: Vec<String>,
+}
+
+/// Returns the events to which the rejecting plugins listen. `gate` is the verdict of the PreEnqueue plugin that keeps
+/// the pod out of the queue.
+pub(super) fn wakers(profile: &Profile, said: Option<&PodExplanation>, gate: Option<&Status>) -> Vec<Waker> {
+    let rejected = said.into_iter().flat_map(|said| said.rejected.iter().map(|nodes| &nodes.status));
+    let pre_filter = said.and_then(|said| said.pre_filter.as_ref());
+    let rejecting: BTreeSet<&str> = match gate {
+        Some(gate) => [gate.plugin.as_ref()].into(),
+        None => rejected.chain(pre_filter).map(|status| status.plugin.as_ref()).collect(),
+    };
+    let registrations = profile.registrations();
+    let of_rejecting = registrations.iter().filter_map(|(plugin, registrations)| {
+        let name = profile.plugin(*plugin).name();
+        let events = registrations.iter().map(|registration| words(registration.event)).collect();
+        rejecting.contains(name).then(|| Waker { plugin: name.to_owned(), events })
+    });
+    of_rejecting.collect()
+}
+
+/// Returns an event as a clause.
+fn words(event: ClusterEvent) -> String {
+    let subject = match event.resource {
+        EventResource::Pod => "a pod".to_owned(),
+        EventResource::AssignedPod => "a pod on a node".to_owned(),
+        EventResource::TargetPod => "this pod".to_owned(),
+        EventResource::Node => "a node".to_owned(),
+        EventResource::WildCard => "anything".to_owned(),
+        other => format!("a {}", other.to_string().rsplit('/').next().unwrap_or_default()),
+    };
+    let updates = Action(event.action.0 & event.resource.actions().0 & Action::UPDATE.0);
+    let any_update = event.action.0 & Action::UPDATE.0 == Action::UPDATE.0;
+    let begins = [(Action::ADD, "appears"), (Action::DELETE, "disappears")];
+    let begins =
+        begins.into_iter().filter(|(action, _)| event.action.intersects(*action)).map(|(_, verb)| verb);
+    let changes: Vec<&str> = match any_update {
+        true => vec!["changes"],
+        false => Action::each().filter(|action| updates.intersects(*action)).filter_map(verb).collect(),
+    };
+    let verbs: Vec<&str> = begins.chain(changes).collect();
+    let verbs = match verbs.as_slice() {
+        [] => "changes".to_owned(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    };
+    format!("{subject} {verbs}")
+}
+
+fn verb(action: Action) -> Option<&'static str> {
+    Some(match action {
+        Action::UPDATE_NODE_ALLOCATABLE => "offers other resources",
+        Action::UPDATE_NODE_LABEL | Action::UPDATE_POD_LABEL => "gets other labels",
+        Action::UPDATE_NODE_TAINT => "gets other taints",
+        Action::UPDATE_NODE_CONDITION => "gets other conditions",
+        Action::UPDATE_NODE_ANNOTATION => "gets other annotations",
+        Action::UPDATE_NODE_DECLARED_FEATURE => "declares other features",
+        Action::UPDATE_POD_SCALE_DOWN => "requests less",
+        Action::UPDATE_POD_SCALE_UP => "requests more",
+        Action::UPDATE_POD_TOLERATION => "gets other tolerations",
+        Action::UPDATE_POD_GATES_ELIMINATED => "loses its last gate",
+        Action::UPDATE_POD_GENERATED_RESOURCE_CLAIM => "gets its resource claims",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_clauses() {
+        use EventResource::{AssignedPod, CsiNode, Node, TargetPod};
+        for (resource, action, expected) in [
+            (Node, Action::ADD, "a node appears"),
+            (Node, Action::ADD | Action::UPDATE_NODE_LABEL, "a node appears or gets other labels"),
+            (
+                Node,
+                Action::ADD | Action::UPDATE_NODE_LABEL | Action::UPDATE_NODE_TAINT,
+                "a node appears, gets other labels or gets other taints",
+            ),
+            (AssignedPod, Action::DELETE, "a pod on a node disappears"),
+            (TargetPod, Action::UPDATE_POD_GATES_ELIMINATED, "this pod loses its last gate"),
+            (CsiNode, Action::ADD | Action::UPDATE, "a CSINode appears or changes"),
+            (EventResource::WildCard, Action::ALL, "anything appears, disappears or changes"),
+        ] {
+            assert_eq!(words(ClusterEvent::new(resource, action)), expected);
+        }
+    }
+}
