@@ -14,6 +14,7 @@ mod pod_remedies;
 mod trials;
 mod wakers;
 
+use harbormaster_api::Pod;
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::attempt::AttemptError;
 use serde::Serialize;
@@ -58,6 +59,11 @@ pub struct Remedy {
 }
 
 impl Remedy {
+    /// Returns the pod after the changes that concern the pod itself.
+    pub fn changed(&self, pod: &Pod) -> Pod {
+        change::changed(pod, &self.changes)
+    }
+
     /// Returns the order of remedies: fewer changes first, then smaller ones, then those that open more nodes.
     fn rank(&self) -> (usize, u64, std::cmp::Reverse<usize>) {
         let size = self.changes.iter().map(Change::size).sum();

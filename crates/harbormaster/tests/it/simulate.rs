@@ -69,6 +69,28 @@ fn gangs_that_must_be_in_one_rack_are_placed_rack_by_rack() {
 }
 
 #[test]
+fn the_question_why_a_pod_waits_is_answered_with_changes_that_would_place_it() {
+    assert_golden("why.txt", &["why", "edge/ingress-2", "-f", "examples/"]);
+    assert_golden("why-pair.txt", &["why", "simulation", "-f", "examples/"]);
+    assert_golden("why-gated.txt", &["why", "quarterly", "-f", "examples/"]);
+    assert_golden("why.json", &["why", "edge/ingress-2", "-f", "examples/", "-o", "json"]);
+}
+
+#[test]
+fn the_question_why_names_the_pods_that_may_be_meant() {
+    for (pod, expected) in [
+        ("ingres-2", "error: no pod without a node is named \"ingres-2\" (did you mean `ingress-2`?)\n"),
+        (
+            "edge/ingress-0",
+            "error: pod edge/ingress-0 is on node node-a1 already; the question is for pods without a node\n",
+        ),
+    ] {
+        let output = harbormaster(&["why", pod, "-f", "examples/"]);
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(1), expected));
+    }
+}
+
+#[test]
 fn pods_are_evaluated_independently_on_request() {
     assert_golden("independent.txt", &["simulate", "-f", "examples/", "--independent"]);
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use harbormaster_api::{
     Labels, Node, Pod, Resources, Str,
     node::LABEL_HOSTNAME,
-    requests::spec_request_list,
+    requests::spec_request,
     taint::{TAINT_NODE_UNSCHEDULABLE, Taint, UNSCHEDULABLE},
 };
 use harbormaster_framework::{attempt::AttemptError, pod::PodInfo};
 use rustc_hash::FxHashSet;
 
-use super::{Change, Remedy, trials::Trials};
+use super::{Change, Remedy, ideas::ideas, trials::Trials};
 
 /// Maximum number of pods that are tried as the one that makes room, the smallest first.
 const MOVES: usize = 30;
@@ -115,16 +115,21 @@ impl Trials {
         Ok(Some(Remedy { changes: vec![change], fits: fits.len(), example: node.as_str().to_owned() }))
     }
 
-    /// Returns pods with their nodes, the smallest first, whose requests would make room if nothing but room is
-    /// missing on their nodes.
+    /// Returns pods with their nodes, the smallest first, whose requests would make room on nodes where nothing is
+    /// missing but what pods take from each other.
     fn removable(&mut self) -> Result<Vec<(Str, Arc<PodInfo>)>, AttemptError> {
-        let mut wanted = Resources::default();
-        let mut nothing = Vec::new();
-        for (resource, amount) in spec_request_list(&self.pod.spec) {
-            wanted.set_named(&resource, amount);
-            nothing.push(Change::LowerRequest { resource, from: amount, to: 0 });
-        }
-        let rows = self.fits(&nothing)?;
+        let wanted = spec_request(&self.pod.spec);
+        let mut contested = ideas(&self.pod, &self.judge.cache.cluster);
+        contested.retain(|change| {
+            matches!(
+                change,
+                Change::LowerRequest { .. }
+                    | Change::DropHostPort { .. }
+                    | Change::SoftenSpread { .. }
+                    | Change::DropPodAntiAffinity { .. }
+            )
+        });
+        let rows = self.fits(&contested)?;
         let cluster = &self.judge.cache.cluster;
         let mut found = Vec::new();
         for name in rows {

@@ -2,12 +2,15 @@
 
 use harbormaster_api::{
     Node, Pod,
+    node::LABEL_HOSTNAME,
     pod::{PodAffinity, PodAffinityTerm, TopologySpreadConstraint},
     selector::LabelSelector,
+    taint::TAINT_NODE_UNSCHEDULABLE,
 };
+use harbormaster_core::EngineConfig;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Inventory, Why, why};
-use harbormaster_testkit::{NodeBuilder, PodBuilder, node, pod};
+use harbormaster_sim::{Change, Inventory, Why, independent, why};
+use harbormaster_testkit::{NodeBuilder, PodBuilder, node, pod, random::Dice};
 
 fn small(name: &str) -> NodeBuilder {
     node(name).allocatable("2", "4Gi", 10)
@@ -235,4 +238,137 @@ fn pods_that_fit_are_placed_first_and_an_unknown_pod_has_no_answer() {
     let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
     let none = why(setup.engine, Inventory::default(), "default/p", &mut |_, _| {});
     assert!(none.expect("nothing is asked").is_none());
+}
+
+/// Returns the node that the pod gets in the cluster, if it fits.
+fn node_for(engine: &EngineConfig, cluster: &Inventory, pod: &Pod) -> Option<String> {
+    let cluster = Inventory { pending: vec![pod.clone()], ..cluster.clone() };
+    independent(engine, cluster).pods.remove(0).node
+}
+
+fn fits(engine: &EngineConfig, cluster: &Inventory, pod: &Pod) -> bool {
+    node_for(engine, cluster, pod).is_some()
+}
+
+/// Returns the cluster after the changes that do not concern the pod itself.
+fn changed(cluster: &Inventory, changes: &[Change]) -> Inventory {
+    let mut cluster = cluster.clone();
+    for change in changes {
+        match change {
+            Change::Uncordon { node } => {
+                let nodes = cluster.nodes.iter_mut().filter(|known| known.name == *node);
+                nodes.for_each(|node| {
+                    node.unschedulable = false;
+                    let taints = node.taints.iter().filter(|taint| taint.key != TAINT_NODE_UNSCHEDULABLE);
+                    node.taints = taints.cloned().collect();
+                });
+            }
+            Change::AddNode { like } => {
+                let copy = cluster.nodes.iter().find(|node| node.name == *like).cloned();
+                let labels = [(LABEL_HOSTNAME, "another")];
+                let copy = copy.map(|node| {
+                    let kept = node.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+                    let own = labels.into_iter().filter(|(key, _)| node.labels.get(key).is_some());
+                    let taints = node.taints.iter().filter(|taint| taint.key != TAINT_NODE_UNSCHEDULABLE);
+                    Node {
+                        name: "another".into(),
+                        unschedulable: false,
+                        labels: kept.chain(own).collect(),
+                        taints: taints.cloned().collect(),
+                        ..node.clone()
+                    }
+                });
+                cluster.nodes.extend(copy);
+            }
+            Change::MovePod { pod, to, .. } => {
+                let pods = cluster.bound.iter_mut().filter(|known| known.full_name() == *pod);
+                pods.for_each(|pod| pod.node_name = Some(to.clone()));
+            }
+            Change::StopPod { pod, .. } => cluster.bound.retain(|known| known.full_name() != *pod),
+            _ => {}
+        }
+    }
+    cluster
+}
+
+/// Returns the change made a little smaller, if it has a size.
+fn smaller(change: &Change) -> Option<Change> {
+    match change {
+        Change::LowerRequest { resource, from, to } if to + 1 < *from => {
+            Some(Change::LowerRequest { resource: resource.clone(), from: *from, to: to + 1 })
+        }
+        Change::WidenSkew { constraint, topology_key, from, to } if to - 1 > *from => {
+            Some(Change::WidenSkew {
+                constraint: *constraint,
+                topology_key: topology_key.clone(),
+                from: *from,
+                to: to - 1,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn every_remedy_places_the_pod_and_no_smaller_one_does() {
+    let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
+    let (mut waiting, mut remedies) = (0, 0);
+    for seed in 0..600 {
+        let mut dice = Dice::new(seed);
+        let nodes: Vec<Node> = (0..5).map(|i| dice.node(&format!("n{i}")).build()).collect();
+        let bound: Vec<Pod> = (0..dice.below(9))
+            .map(|i| dice.pod(&format!("b{i}")).on(&format!("n{}", i % 5)).build())
+            .collect();
+        let pod = dice.pod("p").cpu("2").build();
+        let cluster = Inventory { nodes, bound, ..Inventory::default() };
+        let asked = Inventory { pending: vec![pod.clone()], ..cluster.clone() };
+        let answer = why(setup.engine.clone(), asked, &pod.full_name(), &mut |_, _| {});
+        let answer = answer.expect("no plugin fails").expect("the pod is pending");
+        if answer.pod.node.is_some() || fits(&setup.engine, &cluster, &pod) {
+            continue;
+        }
+        waiting += 1;
+        for remedy in &answer.remedies {
+            remedies += 1;
+            let after = changed(&cluster, &remedy.changes);
+            assert!(
+                fits(&setup.engine, &after, &remedy.changed(&pod)),
+                "seed {seed}: {remedy:?} does not help"
+            );
+            for at in 0..remedy.changes.len() {
+                let mut fewer = remedy.clone();
+                match smaller(&remedy.changes[at]) {
+                    Some(change) => fewer.changes[at] = change,
+                    None => drop(fewer.changes.remove(at)),
+                }
+                let after = changed(&cluster, &fewer.changes);
+                assert!(
+                    !fits(&setup.engine, &after, &fewer.changed(&pod)),
+                    "seed {seed}: {fewer:?} suffices"
+                );
+            }
+        }
+        let names = |change: &Change| matches!(change, Change::MovePod { .. } | Change::StopPod { .. });
+        let is_room_made = answer.remedies.iter().any(|remedy| remedy.changes.iter().any(names));
+        assert!(is_room_made || !one_makes_room(&setup.engine, &cluster, &pod), "seed {seed}: {answer:?}");
+    }
+    assert!(waiting > 400 && remedies > 300, "{waiting} pods, {remedies} remedies");
+}
+
+/// Returns true if the pod gets the node of a single pod, which may make room, once that pod is gone. Pods that keep this one away by their
+/// own affinity are left out, and so are nodes that run as many pods as they may: these are not looked for.
+fn one_makes_room(engine: &EngineConfig, cluster: &Inventory, pod: &Pod) -> bool {
+    let is_full = |pod: &Pod| {
+        let node = cluster.nodes.iter().find(|node| Some(&node.name) == pod.node_name.as_ref());
+        let pods = cluster.bound.iter().filter(|other| other.node_name == pod.node_name).count();
+        node.is_none_or(|node| node.allocatable.pods <= pods as i64)
+    };
+    let mut candidates = cluster.bound.iter().filter(|one| {
+        one.spec.priority <= pod.spec.priority && one.spec.pod_anti_affinity.is_none() && !is_full(one)
+    });
+    candidates.any(|one| {
+        let mut fewer = cluster.clone();
+        fewer.bound.retain(|known| known.uid != one.uid);
+        node_for(engine, &fewer, pod) == one.node_name.as_ref().map(|node| node.as_str().to_owned())
+    })
 }
