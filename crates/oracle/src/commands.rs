@@ -6,6 +6,7 @@ pub(crate) mod decisions;
 pub(crate) mod family;
 pub(crate) mod hints;
 pub(crate) mod preemptions;
+pub(crate) mod remedies;
 pub(crate) mod replicas;
 pub(crate) mod soak;
 pub(crate) mod verdicts;

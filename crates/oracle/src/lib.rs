@@ -3,11 +3,12 @@
 //! [`components`] builds and starts etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback ports.
 //! [`verdict_oracle`] runs kube-scheduler's plugins on every node of a given cluster and returns their verdicts.
 //!
-//! Six comparisons build on these modules. Each is a subcommand of `harbormaster-oracle`:
+//! The following comparisons build on these modules. Each is a subcommand of `harbormaster-oracle`:
 //!
 //! - [`verdicts`] compares the verdicts of every plugin on every node of random clusters.
 //! - [`hints`] compares which changes wake a rejected pod.
 //! - [`preemptions`] compares the victims of preemption in clusters of hundreds of full nodes.
+//! - [`remedies`] checks that the changes that `harbormaster why` proposes place the pod.
 //! - [`cel`] compares the values, errors and costs of random CEL expressions.
 //! - [`decisions`] compares how two schedulers handle the same cluster changes on a real API server.
 //! - [`mod@bench`] compares the cost of two schedulers.
@@ -45,6 +46,7 @@ pub mod hints;
 pub mod preemptions;
 pub mod process;
 pub mod provisioner;
+pub mod remedies;
 pub mod replicas;
 pub mod scheduler;
 pub mod soak;

@@ -22,6 +22,8 @@ enum Command {
     Hints(commands::hints::Arguments),
     /// Compares the victims of preemption in large clusters.
     Preemptions(commands::preemptions::Arguments),
+    /// Checks with the real plugins that the changes that `why` proposes place the pod.
+    Remedies(commands::remedies::Arguments),
     /// Compares the values, errors and costs of random CEL expressions.
     Cel(commands::cel::Arguments),
     /// Compares the outcome of every pod while a cluster changes.
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Verdicts(arguments) => arguments.run(),
         Command::Hints(arguments) => arguments.run(),
         Command::Preemptions(arguments) => arguments.run(),
+        Command::Remedies(arguments) => arguments.run(),
         Command::Cel(arguments) => arguments.run(),
         Command::Decisions(arguments) => arguments.run(),
         Command::Family(arguments) => arguments.run(),

@@ -114,7 +114,7 @@ impl Judge {
     }
 
     /// Returns a judge for the cluster without its pending pods, and the pending pods.
-    fn of(config: &EngineConfig, cluster: Inventory) -> (Self, Vec<Arc<PodInfo>>) {
+    pub(crate) fn of(config: &EngineConfig, cluster: Inventory) -> (Self, Vec<Arc<PodInfo>>) {
         let mut judge = Self::new(config);
         for object in cluster.raw_objects(&config.resources()) {
             judge.cache.cluster.set_custom(&object);
@@ -143,7 +143,8 @@ impl Judge {
         self.runners.iter().position(|a| *a.profile().name() == pod.spec.scheduler_name)
     }
 
-    fn report(&mut self, pod: &Arc<PodInfo>) -> PodReport {
+    /// Returns the result for the pod on the cluster as it is.
+    pub(crate) fn report(&mut self, pod: &Arc<PodInfo>) -> PodReport {
         let mut report = PodReport::of(pod);
         let Some(at) = self.runner_of(pod) else {
             report.mark_foreign();

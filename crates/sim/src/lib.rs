@@ -21,7 +21,7 @@ pub use explanation::PodExplanation;
 pub use inventory::{CustomObject, Inventory, Reading};
 pub use report::{PodReport, Report};
 pub use simulate::{explain_simulated, simulate};
-pub use why::{Change, Remedy, Waker, Why, why};
+pub use why::{Change, Remedy, Waker, Why, why, why_independent};
 
 use harbormaster_config::ConfigErrors;
 use harbormaster_manifests::ManifestErrors;

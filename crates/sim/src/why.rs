@@ -90,20 +90,39 @@ pub fn why(
     let again = cluster.clone();
     let (report, cache) = simulate_for_questions(config.clone(), cluster, progress);
     let Some(told) = report.pods.iter().find(|told| told.pod == name).cloned() else { return Ok(None) };
-    let mut answer = Why { pod: told, explanation: None, woken_by: Vec::new(), remedies: Vec::new() };
-    if answer.pod.node.is_some() {
-        explain_simulated(config, again, &report, &|told| told.pod == name, &mut |_, said| {
-            answer.explanation = Some(said);
-        });
-        return Ok(Some(answer));
+    if told.node.is_none() {
+        return answer(&config, Judge::over(&config, cache), pod, told).map(Some);
     }
-    let mut judge = Judge::over(&config, cache);
+    let mut answer = Why { pod: told, explanation: None, woken_by: Vec::new(), remedies: Vec::new() };
+    explain_simulated(config, again, &report, &|told| told.pod == name, &mut |_, said| {
+        answer.explanation = Some(said);
+    });
+    Ok(Some(answer))
+}
+
+/// Explains the pending pod `name` (`namespace/name`) on the cluster as it is, without the other pending pods. Returns
+/// `None` if there is no such pod.
+///
+/// # Errors
+/// If a plugin fails on the pod.
+pub fn why_independent(
+    config: &EngineConfig,
+    cluster: Inventory,
+    name: &str,
+) -> Result<Option<Why>, AttemptError> {
+    let (mut judge, pending) = Judge::of(config, cluster);
+    let Some(pod) = pending.iter().find(|pod| pod.full_name() == name) else { return Ok(None) };
+    let told = judge.report(pod);
+    answer(config, judge, Pod::clone(&pod.pod), told).map(Some)
+}
+
+/// Explains a pod on the cluster of `judge`, and finds remedies if the pod has no node.
+fn answer(config: &EngineConfig, mut judge: Judge, pod: Pod, told: PodReport) -> Result<Why, AttemptError> {
     let info = judge.cache.info(pod.clone());
-    answer.explanation = judge.explain(&info);
-    let Some(profile) = config.profiles.iter().find(|profile| *profile.name() == pod.spec.scheduler_name)
-    else {
-        return Ok(Some(answer));
-    };
+    let explanation = judge.explain(&info);
+    let mut answer = Why { pod: told, explanation, woken_by: Vec::new(), remedies: Vec::new() };
+    let profile = config.profiles.iter().find(|profile| *profile.name() == pod.spec.scheduler_name);
+    let Some(profile) = profile.filter(|_| answer.pod.node.is_none()) else { return Ok(answer) };
     answer.woken_by = wakers(profile, answer.explanation.as_ref(), answer.pod.pre_enqueue.as_ref());
     let mut trials = Trials::new(judge, pod);
     // Gates do not depend on the cluster, so a gated pod that fits needs no other change.
@@ -112,5 +131,5 @@ pub fn why(
         answer.remedies.extend(trials.cluster_remedies()?);
         answer.remedies.sort_by_key(Remedy::rank);
     }
-    Ok(Some(answer))
+    Ok(answer)
 }

@@ -13,7 +13,7 @@ use super::{
     table,
 };
 
-const NOTES: &str = "The other pending pods are scheduled first, as far as they fit. Every change that is shown has been tried: with it, the \
+const NOTES: &str = "The other pending pods are scheduled first, as far as they fit, unless --independent is given. Every change that is shown has been tried: with it, the \
      pod fits. Changes are listed from small to large; two changes on one line are needed together.";
 
 /// Arguments of `why`.
@@ -24,6 +24,9 @@ pub(crate) struct Options {
     pod: String,
     #[command(flatten)]
     cluster: ClusterOptions,
+    /// Explain the pod on the cluster as given, without placing the other pods
+    #[arg(long)]
+    independent: bool,
     /// Format of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -54,9 +57,15 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 fn answer(program: &Program, options: &Options) -> Result<(), String> {
     let Loaded { engine, cluster, extenders } = options.cluster.load(program)?;
     let pod = find(&options.pod, &cluster)?;
-    let mut progress = Progress::new();
-    let told = harbormaster_sim::why(engine, cluster, &pod, &mut |done, of| progress.show(done, of));
-    progress.clear();
+    let told = match options.independent {
+        true => harbormaster_sim::why_independent(&engine, cluster, &pod),
+        false => {
+            let mut progress = Progress::new();
+            let told = harbormaster_sim::why(engine, cluster, &pod, &mut |done, of| progress.show(done, of));
+            progress.clear();
+            told
+        }
+    };
     extenders.check()?;
     let told = told.map_err(|error| error.to_string())?.ok_or_else(|| format!("pod {pod} is not pending"))?;
     let mut out = io::stdout().lock();

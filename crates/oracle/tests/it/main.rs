@@ -13,6 +13,7 @@ mod protobuf;
 mod provisioner;
 mod raw_requests;
 mod releases;
+mod remedies;
 mod servers;
 mod types;
 mod verdict_comparison;

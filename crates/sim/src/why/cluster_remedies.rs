@@ -17,6 +17,9 @@ use super::{Change, Remedy, ideas::ideas, trials::Trials};
 /// Maximum number of pods that are tried as the one that makes room, the smallest first.
 const MOVES: usize = 30;
 
+/// Maximum number of nodes to which a pod is moved on trial.
+const REFUGES: usize = 5;
+
 impl Trials {
     /// Returns the smallest change of each kind.
     pub(super) fn cluster_remedies(&mut self) -> Result<Vec<Remedy>, AttemptError> {
@@ -84,9 +87,9 @@ impl Trials {
         let mut stop = None;
         for (node, victim) in self.removable()? {
             self.judge.cache.remove(&victim.uid);
-            let moved = self.moved(&node, &victim);
+            let room = self.room_on(&node, &victim);
             self.judge.cache.set_pod(victim, &node);
-            match moved? {
+            match room? {
                 Some(remedy) if matches!(remedy.changes[..], [Change::MovePod { .. }]) => {
                     return Ok(Some(remedy));
                 }
@@ -97,22 +100,39 @@ impl Trials {
     }
 
     /// Returns the remedy if the pod fits on `node`, which `victim` has left.
-    fn moved(&mut self, node: &Str, victim: &PodInfo) -> Result<Option<Remedy>, AttemptError> {
+    fn room_on(&mut self, node: &Str, victim: &Arc<PodInfo>) -> Result<Option<Remedy>, AttemptError> {
         let fits = self.fits(&[])?;
         if !fits.contains(node) {
             return Ok(None);
         }
+        let (pod, from) = (victim.full_name(), node.clone());
+        let remedy = |change, fits: usize| {
+            Some(Remedy { changes: vec![change], fits, example: node.as_str().to_owned() })
+        };
+        for to in self.refuges(node, victim)? {
+            // The pod's own constraints may concern the place of the other pod.
+            self.judge.cache.set_pod(victim.clone(), &to);
+            let fits = self.fits(&[]);
+            self.judge.cache.remove(&victim.uid);
+            let fits = fits?;
+            if fits.contains(node) {
+                return Ok(remedy(Change::MovePod { pod, from, to }, fits.len()));
+            }
+        }
+        Ok(remedy(Change::StopPod { pod, from }, fits.len()))
+    }
+
+    /// Returns some nodes on which `victim` fits once the pod is on `node`.
+    fn refuges(&mut self, node: &Str, victim: &PodInfo) -> Result<Vec<Str>, AttemptError> {
         let pod = self.info(&[]);
         self.judge.cache.assume(&pod, node);
         let homeless = self.judge.cache.info(Pod { node_name: None, ..Pod::clone(&victim.pod) });
         let elsewhere = self.judge.fitting(&homeless);
         self.judge.cache.forget(&pod.uid);
-        let (pod, from) = (victim.full_name(), node.clone());
-        let change = match elsewhere?.into_iter().find(|to| to != node) {
-            Some(to) => Change::MovePod { pod, from, to },
-            None => Change::StopPod { pod, from },
-        };
-        Ok(Some(Remedy { changes: vec![change], fits: fits.len(), example: node.as_str().to_owned() }))
+        let mut nodes = elsewhere?;
+        nodes.retain(|to| to != node);
+        nodes.truncate(REFUGES);
+        Ok(nodes)
     }
 
     /// Returns pods with their nodes, the smallest first, whose requests would make room on nodes where nothing is
