@@ -158,7 +158,7 @@ impl Trials {
             let mut free = node.allocatable();
             free.sub(&node.requested());
             let makes_room = |pod: &&Arc<PodInfo>| {
-                may_move(pod, self.pod.spec.priority) && covers(&free, &pod.request(), &wanted)
+                may_move(pod, self.pod.spec.priority) && covers(&free, pod.request(), &wanted)
             };
             found.extend(node.pods().iter().filter(makes_room).map(|pod| (name.clone(), pod.clone())));
         }
