@@ -2,7 +2,7 @@
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
 //! cluster), [`dump`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
-//! `simulate` and `why` (questions), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and the schema), [`log`] and
+//! `simulate`, `why` and `capacity` (questions), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and the schema), [`log`] and
 //! [`log_output`] (log lines), [`settings`] (what the flags mean under a release of Kubernetes), [`server_version`]
 //! (the release to follow), [`reload`] (changes to the configuration file), [`secure_port`] (health, metrics and
 //! configuration), [`metric_limits`] (metrics and labels that are not shown). If a program is called as
@@ -10,6 +10,8 @@
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;
+#[cfg(feature = "simulate")]
+mod capacity;
 #[cfg(feature = "simulate")]
 mod cluster;
 mod dump;
@@ -133,6 +135,8 @@ impl Program {
             #[cfg(feature = "simulate")]
             Some(("simulate", matches)) => with(matches, |options| simulate::main(self, &options)),
             #[cfg(feature = "simulate")]
+            Some(("capacity", matches)) => with(matches, |options| capacity::main(self, &options)),
+            #[cfg(feature = "simulate")]
             Some(("why", matches)) => with(matches, |options| why::main(self, &options)),
             Some(("dump", matches)) => with(matches, |options| dump::main(self, &options)),
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
@@ -163,6 +167,8 @@ impl Program {
                 simulate::command(),
                 #[cfg(feature = "simulate")]
                 why::command(),
+                #[cfg(feature = "simulate")]
+                capacity::command(),
                 dump::command(),
                 generate::command(),
             ])

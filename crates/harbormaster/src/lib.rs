@@ -29,7 +29,8 @@
 //! test.
 //!
 //! Features, all on by default except `otlp` and `testkit`:
-//! - `cli`: [`main`]. Its commands `sandbox` and `simulate` need the features of the same names, and `why` needs `simulate`.
+//! - `cli`: [`main`]. Its commands `sandbox` and `simulate` need the features of the same names, and `why` and `capacity`
+//!   need `simulate`.
 //! - `sandbox`: the [`sandbox`] module and [`Scheduler::sandbox`], with an in-memory API server.
 //! - `simulate`: the [`simulation`] module and [`Scheduler::simulate`].
 //! - `otlp`: traces over OTLP. The container image is built with this feature.
@@ -58,7 +59,7 @@ pub use {serde, serde_json};
 /// Runs a scheduler program: executes the command given by the process's arguments, with the in-tree plugins and those
 /// that `register` adds. A plugin whose name is already registered replaces the earlier plugin.
 ///
-/// The commands are `run`, `simulate`, `why`, `sandbox`, `dump` and `generate`; if the program is called as
+/// The commands are `run`, `simulate`, `why`, `capacity`, `sandbox`, `dump` and `generate`; if the program is called as
 /// `kube-scheduler` (through a symbolic link), it behaves as if `run` were given. Help and version show the name under
 /// which the program was called.
 #[cfg(feature = "cli")]

@@ -1,12 +1,14 @@
 //! Runs the engine under virtual time. Pods are bound and evicted immediately, and time passes only while waiting
 //! may change something.
 
+mod copies;
 mod devices;
 mod groups;
 mod storage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+pub(crate) use copies::Copies;
 use harbormaster_api::{
     Pod, Str, Timestamp,
     pod::{PodCondition, PodStatus},

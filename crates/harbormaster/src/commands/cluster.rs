@@ -1,6 +1,7 @@
 //! The cluster that a command asks about, from manifests, and the scheduler that decides in it.
 
 use std::{
+    fmt,
     io::{self, IsTerminal as _},
     sync::Arc,
     time::{Duration, Instant},
@@ -26,7 +27,7 @@ pub(crate) struct ClusterOptions {
     files: Vec<String>,
     /// Treatment of unknown and duplicate fields: strict, warn or ignore
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
-    validate: Validate,
+    pub(crate) validate: Validate,
     /// Also create the pods of workloads that come from a cluster (they have a uid) and have no pods in the manifests
     #[arg(long)]
     fill: bool,
@@ -131,12 +132,13 @@ impl Progress {
         Self { begun: Instant::now(), shown: None, wanted: io::stderr().is_terminal() }
     }
 
-    pub(crate) fn show(&mut self, done: usize, of: usize) {
+    /// Replaces the line. Most calls print nothing.
+    pub(crate) fn show(&mut self, line: fmt::Arguments<'_>) {
         if !self.wanted || self.begun.elapsed() < PATIENCE {
             return;
         }
         if self.shown.is_none_or(|at| at.elapsed() >= REFRESH) {
-            eprint!("\r{done} of {of} pods placed ");
+            eprint!("\r{line} ");
             self.shown = Some(Instant::now());
         }
     }

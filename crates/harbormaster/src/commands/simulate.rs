@@ -104,7 +104,9 @@ fn place(options: &Options, engine: EngineConfig, cluster: Inventory) -> Report 
         return harbormaster_sim::independent(&engine, cluster);
     }
     let mut progress = Progress::new();
-    let report = harbormaster_sim::simulate(engine, cluster, &mut |done, of| progress.show(done, of));
+    let report = harbormaster_sim::simulate(engine, cluster, &mut |done, of| {
+        progress.show(format_args!("{done} of {of} pods placed"))
+    });
     progress.clear();
     report
 }

@@ -61,7 +61,9 @@ fn answer(program: &Program, options: &Options) -> Result<(), String> {
         true => harbormaster_sim::why_independent(&engine, cluster, &pod),
         false => {
             let mut progress = Progress::new();
-            let told = harbormaster_sim::why(engine, cluster, &pod, &mut |done, of| progress.show(done, of));
+            let told = harbormaster_sim::why(engine, cluster, &pod, &mut |done, of| {
+                progress.show(format_args!("{done} of {of} pods placed"))
+            });
             progress.clear();
             told
         }

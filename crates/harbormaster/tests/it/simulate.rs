@@ -77,6 +77,15 @@ fn the_question_why_a_pod_waits_is_answered_with_changes_that_would_place_it() {
 }
 
 #[test]
+fn the_capacity_for_copies_of_a_pod_is_shown_by_zone_and_by_size() {
+    let cluster = ["-f", "examples/1-nodes.yaml", "examples/2-running.yaml"];
+    let ask = |more: &[&'static str]| [&["capacity", "examples/3-waiting.yaml"], &cluster[..], more].concat();
+    assert_golden("capacity.txt", &ask(&[]));
+    assert_golden("capacity-sweep.txt", &ask(&["--sweep", "cpu=250m..8"]));
+    assert_golden("capacity.json", &ask(&["-o", "json", "--limit", "5"]));
+}
+
+#[test]
 fn the_question_why_names_the_pods_that_may_be_meant() {
     for (pod, expected) in [
         ("ingres-2", "error: no pod without a node is named \"ingres-2\" (did you mean `ingress-2`?)\n"),

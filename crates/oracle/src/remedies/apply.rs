@@ -28,7 +28,7 @@ pub(super) fn apply(objects: &mut Vec<Value>, pod: &str, remedy: &Remedy) -> Res
                 objects.push(copy);
             }
             Change::MovePod { pod, to, .. } => {
-                find(objects, "Pod", pod)?["spec"]["nodeName"] = to.as_str().into()
+                find(objects, "Pod", pod)?["spec"]["nodeName"] = to.as_str().into();
             }
             Change::StopPod { pod, .. } => objects.retain(|object| !is_called(object, "Pod", pod)),
             of_pod => change_spec(&mut find(objects, "Pod", pod)?["spec"], of_pod),
@@ -73,7 +73,7 @@ fn change_spec(spec: &mut Value, change: &Change) {
         }
         Change::DropPodAffinity { term, .. } => drop_term(&mut spec["affinity"]["podAffinity"], *term),
         Change::DropPodAntiAffinity { term, .. } => {
-            drop_term(&mut spec["affinity"]["podAntiAffinity"], *term)
+            drop_term(&mut spec["affinity"]["podAntiAffinity"], *term);
         }
         Change::DropHostPort { port, protocol } => drop_port(spec, *port, protocol),
         _ => {}

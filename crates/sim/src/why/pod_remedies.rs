@@ -20,9 +20,12 @@ impl Trials {
         if !found.is_empty() {
             return Ok(found);
         }
+        let essential = self.essential(&ideas)?;
         for (at, one) in ideas.iter().enumerate() {
             for other in &ideas[at + 1..] {
-                found.extend(self.settled(vec![one.clone(), other.clone()])?);
+                if essential.iter().all(|change| change == one || change == other) {
+                    found.extend(self.settled(vec![one.clone(), other.clone()])?);
+                }
             }
         }
         if found.is_empty() {
@@ -30,6 +33,19 @@ impl Trials {
             found.extend(self.settled(needed)?);
         }
         Ok(found)
+    }
+
+    /// Returns the changes without which the pod does not fit even after all others.
+    fn essential(&mut self, changes: &[Change]) -> Result<Vec<Change>, AttemptError> {
+        let mut essential = Vec::new();
+        for at in 0..changes.len() {
+            let mut others = changes.to_vec();
+            let left_out = others.remove(at);
+            if self.fits(&others)?.is_empty() {
+                essential.push(left_out);
+            }
+        }
+        Ok(essential)
     }
 
     /// Leaves out, one after another, the changes without which the pod still fits, the largest first.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
+mod capacity;
 mod custom_resources;
 mod devices;
 mod groups;

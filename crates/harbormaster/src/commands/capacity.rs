@@ -1,0 +1,261 @@
+//! The `capacity` command.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write as _},
+};
+
+use clap::{Args, Command, ValueEnum};
+use harbormaster_api::{Pod, Quantity, Str};
+use harbormaster_sim::{Capacity, Inventory, Reading, with_request};
+use serde::Serialize;
+
+use super::{
+    CommandError, CommandResult, Program,
+    cluster::{ClusterOptions, Loaded, Progress},
+    layout::{Style, Table, wrapped},
+    manifest_files,
+};
+
+const NOTES: &str = "The pending pods of the cluster are scheduled first, as far as they fit. The copies preempt no pods, and their gates and groups \
+     are ignored.";
+
+/// Maximum number of sizes in a sweep.
+const MAX_SIZES: usize = 64;
+
+/// Arguments of `capacity`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// A manifest with a pod, or with a workload whose pods are meant
+    #[arg(value_name = "POD_FILE")]
+    pod: String,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+    /// Also count copies whose first container requests another amount: RESOURCE=A,B,C or RESOURCE=A..B, which doubles
+    /// A until it exceeds B
+    #[arg(long, value_name = "SIZES")]
+    sweep: Option<String>,
+    /// Stop after this many copies
+    #[arg(long, value_name = "COPIES", default_value_t = 1_000_000)]
+    limit: usize,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+/// Copies of one size.
+#[derive(Debug, Serialize)]
+struct Sized {
+    /// The request that differs, such as `cpu=500m`; `None` for the pod as written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<String>,
+    #[serde(flatten)]
+    capacity: Capacity,
+}
+
+pub(crate) fn command() -> Command {
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
+    Options::augment_args(Command::new("capacity"))
+        .about("Show how many more copies of a pod fit, where, and what limits them")
+        .after_help(NOTES)
+}
+
+pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
+    count(program, options).map_err(|error| {
+        eprintln!("error: {error}");
+        CommandError::Error
+    })
+}
+
+/// Counts copies and prints the result.
+fn count(program: &Program, options: &Options) -> Result<(), String> {
+    let sweep = options.sweep.as_deref().map(Sweep::parse).transpose()?;
+    let Loaded { engine, cluster, extenders } = options.cluster.load(program)?;
+    let pod = template(options)?;
+    let sizes = sizes(&pod, sweep.as_ref());
+    let pods: Vec<Pod> = sizes.iter().map(|(_, pod)| pod.clone()).collect();
+    let mut progress = Progress::new();
+    let counted = harbormaster_sim::capacity(engine, cluster, &pods, options.limit, &mut |_, count| {
+        progress.show(format_args!("{count} copies placed"));
+    });
+    progress.clear();
+    extenders.check()?;
+    let counted = counted.map_err(|error| format!("{}: {error}", pod.full_name()))?;
+    let counted: Vec<Sized> =
+        sizes.into_iter().zip(counted).map(|((size, _), capacity)| Sized { size, capacity }).collect();
+    let mut out = io::stdout().lock();
+    let printed = match options.output {
+        Output::Json => {
+            let written = match (&counted[..], &sweep) {
+                ([one], None) => serde_json::to_writer_pretty(&mut out, one),
+                (all, _) => serde_json::to_writer_pretty(&mut out, all),
+            };
+            written.map_err(io::Error::from).and_then(|()| out.write_all(b"\n"))
+        }
+        Output::Table => out.write_all(render(&pod, &counted, Style::of_stdout()).as_bytes()),
+    };
+    match printed.and_then(|()| out.flush()) {
+        // A reader that closes the pipe is not an error.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        _ => Ok(()),
+    }
+}
+
+/// Reads the pod, or the first pod of the workload.
+fn template(options: &Options) -> Result<Pod, String> {
+    let reading = Reading { validate: options.cluster.validate, fill: true, ..Reading::default() };
+    let sources = manifest_files::read_all(std::slice::from_ref(&options.pod))?;
+    let read = Inventory::from_sources(&sources, reading).map_err(|error| error.to_string())?;
+    let pod = read.pending.into_iter().chain(read.bound).next();
+    pod.ok_or_else(|| format!("{}: contains neither a pod nor a workload with pods", options.pod))
+}
+
+/// Returns the pods to count, each with the request that differs.
+fn sizes(pod: &Pod, sweep: Option<&Sweep>) -> Vec<(Option<String>, Pod)> {
+    let Some(Sweep { resource, amounts }) = sweep else { return vec![(None, pod.clone())] };
+    let sized = |(text, amount): &(String, i64)| {
+        (Some(format!("{resource}={text}")), with_request(pod, resource, *amount))
+    };
+    amounts.iter().map(sized).collect()
+}
+
+/// Amounts of a resource, each with its text.
+#[derive(Debug, PartialEq, Eq)]
+struct Sweep {
+    resource: Str,
+    amounts: Vec<(String, i64)>,
+}
+
+impl Sweep {
+    /// Parses `cpu=250m,1` or `cpu=250m..4`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let help = "a sweep looks like cpu=250m,500m,1 or cpu=250m..4";
+        let wrong = |what: &str| format!("--sweep: {what}; {help}");
+        let (resource, list) = text.split_once('=').ok_or_else(|| wrong("no resource"))?;
+        let amount = |text: &str| -> Result<i64, String> {
+            let quantity = text.parse::<Quantity>().map_err(|error| wrong(&format!("{text:?}: {error}")))?;
+            let amount = if resource == "cpu" { quantity.milli_value() } else { quantity.value() };
+            if amount > 0 { Ok(amount) } else { Err(wrong(&format!("{text:?} is not above zero"))) }
+        };
+        let mut amounts = Vec::new();
+        for item in list.split(',') {
+            match item.split_once("..") {
+                None => amounts.push((item.to_owned(), amount(item)?)),
+                Some((from, to)) => {
+                    let (mut size, most) = (amount(from)?, amount(to)?);
+                    while size <= most && amounts.len() <= MAX_SIZES {
+                        amounts.push((written(resource, size), size));
+                        size = size.saturating_mul(2);
+                    }
+                }
+            }
+        }
+        match amounts.len() {
+            0 => Err(wrong("no sizes")),
+            1..=MAX_SIZES => Ok(Self { resource: resource.into(), amounts }),
+            _ => Err(wrong(&format!("more than {MAX_SIZES} sizes"))),
+        }
+    }
+}
+
+/// Returns an amount as a quantity.
+fn written(resource: &str, amount: i64) -> String {
+    match resource {
+        "cpu" if amount % 1000 == 0 => (amount / 1000).to_string(),
+        "cpu" => format!("{amount}m"),
+        _ => {
+            let units = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+            let unit = units.into_iter().find(|(_, shift)| amount % (1 << shift) == 0);
+            unit.map_or_else(|| amount.to_string(), |(unit, shift)| format!("{}{unit}", amount >> shift))
+        }
+    }
+}
+
+fn render(pod: &Pod, counted: &[Sized], style: Style) -> String {
+    match counted {
+        [Sized { size: None, capacity }] => one(pod, capacity, style),
+        all => table(all, style),
+    }
+}
+
+/// Renders the copies of one size: in all, by zone, and the nodes that get equally many.
+fn one(pod: &Pod, capacity: &Capacity, style: Style) -> String {
+    let mut text = format!("{} {} of {} fit\n", capacity.copies, copies(capacity.copies), pod.full_name());
+    if !capacity.zones.is_empty() {
+        let mut table = Table::new(["ZONE", "COPIES"]);
+        capacity.zones.iter().for_each(|(zone, copies)| table.add([zone.into(), (*copies).into()]));
+        text += &format!("\n{}", table.render(style));
+    }
+    let mut alike: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    capacity.nodes.iter().for_each(|(node, copies)| alike.entry(*copies).or_default().push(node));
+    let mut table = Table::new(["NODES", "COPIES ON EACH", "EXAMPLE"]);
+    for (copies, nodes) in alike.iter().rev() {
+        let example = nodes.first().copied().unwrap_or_default();
+        table.add([nodes.len().into(), (*copies).into(), example.into()]);
+    }
+    text += &format!("\n{}", table.render(style));
+    match &capacity.message {
+        Some(message) => text + "\n" + &lines(&format!("A further copy waits: {message}"), style),
+        None => text + "\nThe limit was reached; --limit raises it.\n",
+    }
+}
+
+fn copies(count: usize) -> &'static str {
+    if count == 1 { "copy" } else { "copies" }
+}
+
+fn lines(text: &str, style: Style) -> String {
+    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
+}
+
+/// Renders one row for each size.
+fn table(all: &[Sized], style: Style) -> String {
+    let mut table = Table::new(["SIZE", "COPIES", "NODES", "BY ZONE", "A FURTHER COPY WAITS"]);
+    for Sized { size, capacity } in all {
+        let zones = capacity.zones.iter().map(|(zone, copies)| format!("{zone} {copies}"));
+        let used = capacity.nodes.values().filter(|copies| **copies > 0).count();
+        table.add([
+            size.clone().unwrap_or_default().into(),
+            capacity.copies.into(),
+            used.into(),
+            zones.collect::<Vec<_>>().join(", ").into(),
+            capacity.message.as_deref().unwrap_or("limit reached").into(),
+        ]);
+    }
+    table.render(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_lists_sizes_or_doubles_one() {
+        let texts = |sweep: &str| {
+            let amounts = Sweep::parse(sweep).expect("a sweep").amounts;
+            amounts.into_iter().map(|(text, _)| text).collect::<Vec<_>>()
+        };
+        assert_eq!(texts("cpu=250m,1.5"), ["250m", "1.5"]);
+        assert_eq!(texts("cpu=250m..4"), ["250m", "500m", "1", "2", "4"]);
+        assert_eq!(texts("memory=512Mi..3Gi"), ["512Mi", "1Gi", "2Gi"]);
+        assert_eq!(texts("nvidia.com/gpu=1..3"), ["1", "2"]);
+        for (sweep, problem) in [
+            ("cpu", "no resource"),
+            ("cpu=", "\"\""),
+            ("cpu=0", "not above zero"),
+            ("cpu=4..2", "no sizes"),
+            ("cpu=x", "\"x\""),
+            ("memory=1..1000000000000000000,1..1000000000000000000", "more than 64"),
+        ] {
+            let error = Sweep::parse(sweep).expect_err(sweep);
+            assert!(error.contains(problem), "{sweep}: {error}");
+        }
+    }
+}
