@@ -105,7 +105,7 @@ fn place(options: &Options, engine: EngineConfig, cluster: Inventory) -> Report 
     }
     let mut progress = Progress::new();
     let report = harbormaster_sim::simulate(engine, cluster, &mut |done, of| {
-        progress.show(format_args!("{done} of {of} pods placed"))
+        progress.show(format_args!("{done} of {of} pods placed"));
     });
     progress.clear();
     report

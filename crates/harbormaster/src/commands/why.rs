@@ -62,7 +62,7 @@ fn answer(program: &Program, options: &Options) -> Result<(), String> {
         false => {
             let mut progress = Progress::new();
             let told = harbormaster_sim::why(engine, cluster, &pod, &mut |done, of| {
-                progress.show(format_args!("{done} of {of} pods placed"))
+                progress.show(format_args!("{done} of {of} pods placed"));
             });
             progress.clear();
             told
