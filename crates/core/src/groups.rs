@@ -6,9 +6,11 @@ use harbormaster_api::{Pod, Str};
 use harbormaster_framework::{
     group::{GroupId, GroupView, PodGroup},
     guard::{GuardedPlugin, PointError},
+    nodeset::NodeIdx,
     pod::PodInfo,
     profile::Profile,
     resource::{AnyCustom, ResourceName},
+    table::NodeTable,
 };
 use rustc_hash::FxHashMap;
 
@@ -193,6 +195,18 @@ impl Groups {
     pub(crate) fn on_nodes(&self, id: &GroupId) -> impl Iterator<Item = (&Str, &Str)> {
         let known = self.by_id.get(id).into_iter();
         known.flat_map(|known| &known.on_nodes).map(|(uid, (node, _))| (uid, node))
+    }
+
+    /// Returns the members on nodes whose objects exist, in the order of the rows and of the pods on a node.
+    pub(crate) fn members_on(&self, nodes: &NodeTable, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)> {
+        let placed = self.on_nodes(id).filter_map(|(uid, node)| {
+            let row = nodes.find(node).filter(|row| nodes.live().contains(*row))?;
+            let at = nodes.node(row).pods().iter().position(|pod| pod.uid == *uid)?;
+            Some((row, at))
+        });
+        let mut placed: Vec<(NodeIdx, usize)> = placed.collect();
+        placed.sort_unstable();
+        placed.into_iter().map(|(row, at)| (row, nodes.node(row).pods()[at].clone())).collect()
     }
 
     fn change(&mut self, id: &GroupId, change: impl FnOnce(&mut Known)) {

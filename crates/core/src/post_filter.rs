@@ -198,6 +198,10 @@ impl WhatIf for TableWhatIf<'_> {
         self.groups.get(id).map(|group| &**group)
     }
 
+    fn members_on_nodes(&self, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)> {
+        self.groups.members_on(self.cluster.nodes(), id)
+    }
+
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_> {
         let nominated = self.nominated.on_for(self.cluster.node(row).name(), self.pod);
         self.attempt.dry_run(self.cluster, row, nominated)

@@ -174,6 +174,12 @@ pub trait WhatIf {
         None
     }
 
+    /// Returns the members of a group that are on nodes, in the order of the rows and of the pods on a node.
+    fn members_on_nodes(&self, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)> {
+        let _ = id;
+        Vec::new()
+    }
+
     /// Starts a dry run of one node.
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_>;
 }

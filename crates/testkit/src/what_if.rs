@@ -177,6 +177,13 @@ impl WhatIf for TrialWhatIf<'_> {
         self.trial.groups.iter().find(|group| group.id == *id)
     }
 
+    fn members_on_nodes(&self, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)> {
+        let nodes = self.nodes();
+        let pods =
+            nodes.live().iter().flat_map(|row| nodes.node(row).pods().iter().map(move |pod| (row, pod)));
+        pods.filter(|(_, pod)| pod.group() == Some(id)).map(|(row, pod)| (row, pod.clone())).collect()
+    }
+
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_> {
         let nominated = self.trial.nominated_to(row, self.pod);
         let name = self.trial.cluster.node(row).name().to_string();

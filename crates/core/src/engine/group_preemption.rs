@@ -164,6 +164,10 @@ impl GroupWhatIf for EngineWhatIf<'_> {
         self.engine.cache.groups.get(id).map(|group| &**group)
     }
 
+    fn members_on_nodes(&self, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)> {
+        self.engine.cache.groups.members_on(self.nodes(), id)
+    }
+
     fn remove(&mut self, row: NodeIdx, pod: &Arc<PodInfo>) {
         let cluster = &mut self.engine.cache.cluster;
         let node = cluster.node(row).name().clone();

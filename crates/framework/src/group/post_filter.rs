@@ -47,6 +47,9 @@ pub trait GroupWhatIf {
     /// Returns a group whose object exists.
     fn group(&self, id: &GroupId) -> Option<&PodGroup>;
 
+    /// Returns the members of a group that are on nodes, in the order of the rows and of the pods on a node.
+    fn members_on_nodes(&self, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)>;
+
     /// Takes a pod off its node.
     fn remove(&mut self, row: NodeIdx, pod: &Arc<PodInfo>);
 

@@ -10,7 +10,7 @@ use harbormaster_framework::prelude::*;
 
 use super::{
     Rules, budgets, eligibility, importance,
-    unit::{Unit, units_below, whole_groups},
+    unit::{Unit, Wholes, units_below},
 };
 
 /// Looks for pods to evict so that the group can be placed.
@@ -27,9 +27,8 @@ pub(super) fn preempt(cx: &mut GroupPostFilterCycle<'_>, rules: Rules) -> Plugin
         let reasons = reason("ongoing preemption on nominated nodes");
         return Ok(GroupPostFiltered::Nominate { nodes, victims: Vec::new(), reasons });
     }
-    let wholes = whole_groups(cx.what_if);
     let rows = cx.what_if.nodes().live().iter();
-    let mut units = units_below(priority, rows, cx.what_if, &wholes);
+    let mut units = units_below(priority, rows, cx.what_if, &mut Wholes::new());
     if units.is_empty() {
         let reasons = reason("No preemption victims found for incoming preemptor");
         return Ok(GroupPostFiltered::Unresolvable { reasons });

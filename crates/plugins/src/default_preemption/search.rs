@@ -58,7 +58,6 @@ impl Search {
         }
         let first = what_if.offset() % rows.len();
         rows.rotate_left(first);
-        self.preemptible.gather_groups(what_if);
         if what_if.stops_early() || *args != DefaultPreemptionArgs::default() {
             self.until_enough(Quota::new(wanted(args, rows.len())), &rows, (pod, spares), what_if);
         } else {

@@ -25,7 +25,7 @@ pub(super) struct Unit {
     pub(super) at: usize,
 }
 
-/// Pods of the groups that are disrupted as a whole.
+/// Groups that are disrupted as a whole, as far as they have been met.
 pub(super) type Wholes = BTreeMap<GroupId, Unit>;
 
 /// Nodes with their pods, and the groups of these pods.
@@ -33,6 +33,9 @@ pub(super) trait Population {
     fn nodes(&self) -> &NodeTable;
 
     fn group(&self, id: &GroupId) -> Option<&PodGroup>;
+
+    /// Returns the members of a group that are on nodes, in node order.
+    fn members_on_nodes(&self, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)>;
 
     /// Returns the pod's group if its object exists.
     fn group_of(&self, pod: &PodInfo) -> Option<&PodGroup> {
@@ -53,6 +56,10 @@ impl Population for dyn WhatIf + '_ {
     fn group(&self, id: &GroupId) -> Option<&PodGroup> {
         WhatIf::group(self, id)
     }
+
+    fn members_on_nodes(&self, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)> {
+        WhatIf::members_on_nodes(self, id)
+    }
 }
 
 impl Population for dyn GroupWhatIf + '_ {
@@ -62,6 +69,10 @@ impl Population for dyn GroupWhatIf + '_ {
 
     fn group(&self, id: &GroupId) -> Option<&PodGroup> {
         GroupWhatIf::group(self, id)
+    }
+
+    fn members_on_nodes(&self, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)> {
+        GroupWhatIf::members_on_nodes(self, id)
     }
 }
 
@@ -78,44 +89,38 @@ impl Unit {
             at: 0,
         }
     }
-}
 
-/// Returns the pods of each group that is disrupted as a whole, in node order.
-pub(super) fn whole_groups<P: Population + ?Sized>(there: &P) -> Wholes {
-    let mut wholes = Wholes::new();
-    for row in there.nodes().live().iter() {
-        for pod in there.nodes().node(row).pods() {
-            let Some(group) = there.group_of(pod) else { continue };
-            if group.disruption != Disruption::All {
-                continue;
-            }
-            match wholes.get_mut(&group.id) {
-                Some(unit) => unit.pods.push((row, pod.clone())),
-                None => {
-                    wholes.insert(group.id.clone(), Unit::of_pod(row, pod, there));
-                }
-            }
+    /// The pods of a group that is disrupted as a whole.
+    fn of_group<P: Population + ?Sized>(id: &GroupId, there: &P) -> Self {
+        let pods = there.members_on_nodes(id);
+        match pods.first() {
+            Some((row, pod)) => Self { pods: pods.clone(), ..Self::of_pod(*row, pod, there) },
+            None => Self { pods, priority: 0, is_grouped: true, violations: 0, at: 0 },
         }
     }
-    wholes
 }
 
-/// Returns the units of lower priority that have a pod on one of the rows, in the order of their first pods.
+/// Returns the units of lower priority that have a pod on one of the rows, in the order of their first pods. Adds the
+/// groups that it meets to `wholes`.
 pub(super) fn units_below<P: Population + ?Sized>(
     priority: i32,
     rows: impl Iterator<Item = NodeIdx>,
     there: &P,
-    wholes: &Wholes,
+    wholes: &mut Wholes,
 ) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
-    let mut seen: BTreeSet<&GroupId> = BTreeSet::new();
+    let mut seen: BTreeSet<GroupId> = BTreeSet::new();
     for row in rows {
         let pods = there.nodes().node(row).pods().iter();
         for pod in pods.filter(|pod| there.priority_of(pod) < priority) {
             let at = units.len();
-            match pod.group().and_then(|id| wholes.get_key_value(id)) {
+            let whole = there.group_of(pod).filter(|group| group.disruption == Disruption::All);
+            match whole.map(|group| &group.id) {
                 None => units.push(Unit { at, ..Unit::of_pod(row, pod, there) }),
-                Some((id, unit)) if seen.insert(id) => units.push(Unit { at, ..unit.clone() }),
+                Some(id) if seen.insert(id.clone()) => {
+                    let unit = wholes.entry(id.clone()).or_insert_with_key(|id| Unit::of_group(id, there));
+                    units.push(Unit { at, ..unit.clone() });
+                }
                 Some(_) => {}
             }
         }
@@ -139,12 +144,16 @@ pub(super) mod tests {
         fn group(&self, _: &GroupId) -> Option<&PodGroup> {
             None
         }
+
+        fn members_on_nodes(&self, _: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)> {
+            Vec::new()
+        }
     }
 
     /// Returns a unit for each pod. All pods are on the same node.
     pub(in super::super) fn singles(pods: impl IntoIterator<Item = PodBuilder>) -> Vec<Unit> {
         let cluster = cluster([node("n")], pods.into_iter().map(|pod| pod.on("n")));
-        units_below(i32::MAX, cluster.nodes().live().iter(), &Alone(cluster.nodes()), &Wholes::new())
+        units_below(i32::MAX, cluster.nodes().live().iter(), &Alone(cluster.nodes()), &mut Wholes::new())
     }
 
     /// Names of the units' pods.

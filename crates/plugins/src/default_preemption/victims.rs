@@ -6,7 +6,7 @@ use harbormaster_framework::prelude::*;
 
 use super::{
     Rules, Spares, budgets, importance,
-    unit::{Unit, Wholes, units_below, whole_groups},
+    unit::{Unit, Wholes, units_below},
 };
 
 /// Units with pods on one node that may be preempted, in the order in which `find_victims` tries to spare them.
@@ -41,11 +41,6 @@ impl Preemptible {
         Self { rules, ..Self::default() }
     }
 
-    /// Finds the groups that are disrupted as a whole.
-    pub(super) fn gather_groups(&mut self, what_if: &dyn WhatIf) {
-        self.wholes = if what_if.has_groups() { whole_groups(what_if) } else { Wholes::new() };
-    }
-
     /// Collects the units with pods on the node and a priority below `priority`.
     /// Omits units with a pod that `spares` is true for. Returns false if there are none left.
     pub(super) fn gather(
@@ -55,7 +50,7 @@ impl Preemptible {
         what_if: &dyn WhatIf,
         spares: Spares<'_>,
     ) -> bool {
-        self.units = units_below(priority, iter::once(row), what_if, &self.wholes);
+        self.units = units_below(priority, iter::once(row), what_if, &mut self.wholes);
         self.units.retain(|unit| !unit.pods.iter().any(|(_, pod)| spares(pod)));
         importance::sort(&mut self.units, self.rules.reverses_unstarted);
         self.violating = budgets::violating_first(&mut self.units, what_if.objects(), self.rules);
