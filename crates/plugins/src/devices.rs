@@ -41,7 +41,7 @@ pub use extended::{CLAIM_ANNOTATION, CLASS_PREFIX, is_provided, may_be_provided,
 pub use gates::DeviceGates;
 pub use results::rank;
 pub use slice::{Device, ResourceSlice};
-pub use taint_rule::DeviceTaintRule;
+pub use taint_rule::{DeviceTaintRule, have_different_taints};
 
 #[cfg(test)]
 mod tests;

@@ -29,7 +29,7 @@
 //! # Requeued by
 //! A claim that loses its devices; a new claim of the pod, or one whose status changes; claims that were generated for
 //! the pod; the deletion of the claim for the pod's extended resources; a pod that needs devices and loses its node
-//! before it is bound; new or changed classes and slices; a rule that no longer taints devices; a new node, or a node
+//! before it is bound; new or changed classes and slices; a rule that alters the taints of devices; a new node, or a node
 //! whose labels or allocatable resources change.
 //!
 //! # Differs from kube-scheduler
@@ -51,8 +51,7 @@
 //! - A claim that is deleted with its devices, and a pod that loses its node before the devices chosen for it are
 //!   written, wake the pods that wait for devices. In kube-scheduler, these pods wait until another event wakes them or
 //!   five minutes have passed; only the deletion of such a claim wakes them in version 1.37.
-//! - A rule that taints more devices wakes no pods. In kube-scheduler, every rule that changes the taints of a device
-//!   counts as an update of the device's slice, and version 1.36 crashes if a rule exists.
+//! - Version 1.36 crashes if a rule that taints devices exists.
 //! - Of several classes for one extended resource, the newest always counts. In version 1.36, the order of events may
 //!   matter.
 //!
