@@ -4,7 +4,7 @@
 //! offer), [`taint`] and [`taint_rule`]; `pools` (pools as one node sees them) and `usage`; `allocator` (the search for
 //! free devices) with `plan`, `search`, `constraint`, `capacity`, `counters`, `selectors` and `memo`; `results`
 //! (allocations of the chosen devices); `rules` (differences between releases); `versions` (older versions of the API);
-//! `books` (the index) with `extended` and `answers`.
+//! `books` (the index) with `extended`, `answers` and `conflicts`.
 //!
 //! Invariants: everything that kube-apiserver may omit or set to null decodes to the default, and an allocation that
 //! is decoded and encoded again is unchanged. A cached answer equals the answer that the allocator would compute.
@@ -15,6 +15,7 @@ mod books;
 mod capacity;
 pub mod claim;
 pub mod class;
+mod conflicts;
 mod constraint;
 mod counters;
 mod extended;

@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 use harbormaster_api::{Labels, Str};
-use harbormaster_framework::prelude::*;
+use harbormaster_framework::{index::Contradiction, prelude::*};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -22,6 +22,7 @@ use super::{
     allocator::{AllocationError, Allocator, matches},
     answers::{Answers, RowPools},
     claim::DeviceResult,
+    conflicts::Conflicts,
     extended::{ExtendedClaims, ExtendedResources},
     pools::{NodeFacts, NodePool, PoolKey, PoolSlices, Slice, SlicesByName, sort, visible},
     results::rank_of,
@@ -42,6 +43,7 @@ pub struct Devices {
     shared: SlicesByName,
     /// Allocations whose devices are counted in `pools`, by namespace and name of the claim.
     allocations: FxHashMap<(Str, Str), Arc<Allocation>>,
+    conflicts: Conflicts,
     rules: TaintRules,
     extended: ExtendedResources,
     extended_claims: ExtendedClaims,
@@ -62,6 +64,7 @@ impl PartialEq for Devices {
             && self.local == other.local
             && self.shared == other.shared
             && self.allocations == other.allocations
+            && self.conflicts == other.conflicts
             && self.rules == other.rules
             && self.extended == other.extended
             && self.extended_claims == other.extended_claims
@@ -390,6 +393,7 @@ impl Devices {
         of_node.insert(name.clone(), slice.clone());
         self.pools.entry(slice.key.clone()).or_default().slices.insert(slice);
         self.slices.insert(name, slice.clone());
+        self.find_conflicts(slice);
     }
 
     fn remove_slice(&mut self, slice: &Slice) {
@@ -408,6 +412,7 @@ impl Devices {
             pool.slices.remove(&slice.name);
         }
         self.slices.remove(&slice.name);
+        self.find_conflicts(slice);
         self.forget_if_empty(&slice.key);
     }
 
@@ -429,8 +434,8 @@ impl Devices {
             self.count(view, &old, DeviceUsage::remove);
         }
         if let Some(new) = new {
+            self.allocations.insert(key, new.clone());
             self.count(view, &new, DeviceUsage::add);
-            self.allocations.insert(key, new);
         }
     }
 
@@ -456,8 +461,36 @@ impl Devices {
                 pool.usage.remove(&result.device);
             }
             self.usage_changed(view, &key, &result.device);
+            self.find_conflict(&key, &result.device);
             self.forget_if_empty(&key);
         }
+    }
+
+    /// Finds out which devices of a slice, which has come or gone, are in conflict.
+    fn find_conflicts(&mut self, slice: &Slice) {
+        if self.pools.get(&slice.key).is_none_or(|pool| pool.usage.is_empty()) {
+            return;
+        }
+        slice.spec.devices.iter().for_each(|device| self.find_conflict(&slice.key, &device.name));
+    }
+
+    /// Finds out whether a device belongs to several claims that cannot share it.
+    fn find_conflict(&mut self, key: &PoolKey, device: &Str) {
+        let pool = self.pools.get(key);
+        let is_contradictory = pool.is_some_and(|pool| {
+            let usage = pool.usage.get(device);
+            usage.is_some_and(|usage| usage.is_contradictory(|| pool.slices.device(device)))
+        });
+        if !is_contradictory {
+            return self.conflicts.remove(key, device);
+        }
+        let is_it = |result: &DeviceResult| {
+            result.admin_access != Some(true)
+                && (&result.driver, &result.pool, &result.device) == (&key.driver, &key.pool, device)
+        };
+        let has_it = |allocation: &Allocation| allocation.devices.results.iter().any(is_it);
+        let claims = self.allocations.iter().filter(|(_, allocation)| has_it(allocation));
+        self.conflicts.set(key, device, claims.map(|(claim, _)| claim));
     }
 
     /// Marks the rows that a change in the use of a device concerns.
@@ -513,6 +546,10 @@ impl Index for Devices {
         self.nodes[row.at()] = new;
         let number = self.changes.next();
         self.changes.row(row).supply = number;
+    }
+
+    fn contradictions(&self) -> Vec<&Contradiction> {
+        self.conflicts.all()
     }
 
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
