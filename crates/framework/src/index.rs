@@ -158,6 +158,8 @@ struct IndexEntry {
     /// Subjects that made the index panic. The index was rebuilt without them and is not notified of them until they
     /// change.
     withheld: Vec<Subject>,
+    /// Number of times that the index was built.
+    builds: u64,
 }
 
 /// Subject of a change.
@@ -177,6 +179,7 @@ impl IndexEntry {
     /// Builds the index from everything in `view`, except for subjects that make it panic.
     fn rebuild(&mut self, view: ClusterView<'_>) -> Result<(), PointError> {
         self.index = None;
+        self.builds += 1;
         let mut panicked = Ok(());
         while self.withheld.len() <= MAX_WITHHELD {
             match self.try_build(view) {
@@ -292,10 +295,15 @@ impl Indexes {
     pub fn add(&mut self, kind: IndexKind, view: ClusterView<'_>) -> Result<(), PointError> {
         let at = self.0.iter().position(|entry| entry.kind.is_same(&kind));
         let at = at.unwrap_or_else(|| {
-            self.0.push(IndexEntry { kind, index: None, withheld: Vec::new() });
+            self.0.push(IndexEntry { kind, index: None, withheld: Vec::new(), builds: 0 });
             self.0.len() - 1
         });
         if self.0[at].index.is_some() { Ok(()) } else { self.0[at].rebuild(view) }
+    }
+
+    /// Number of times that indexes were built.
+    pub(crate) fn builds(&self) -> u64 {
+        self.0.iter().map(|entry| entry.builds).sum()
     }
 
     /// All contradictions between objects that the indexes know of.

@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 use harbormaster_api::{Labels, Str};
-use harbormaster_framework::{index::Contradiction, prelude::*};
+use harbormaster_framework::{index::Contradiction, prelude::*, row_log::RowLog};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -126,6 +126,8 @@ struct Changes {
     /// Latest changes that concern all rows.
     all: Change,
     rows: Vec<Change>,
+    /// Rows for which [`Devices::count_of_class`] may have changed.
+    log: RowLog,
 }
 
 /// Numbers of the latest changes that concern a row.
@@ -143,11 +145,20 @@ impl Changes {
         self.latest
     }
 
+    /// Returns the numbers of the latest changes that concern a row, to be changed.
     fn row(&mut self, row: NodeIdx) -> &mut Change {
         if self.rows.len() <= row.at() {
             self.rows.resize(row.at() + 1, Change::default());
         }
+        self.log.push(row);
+        self.log.trim(self.rows.len());
         &mut self.rows[row.at()]
+    }
+
+    /// Returns the numbers of the latest changes that concern all rows, to be changed.
+    fn all(&mut self) -> &mut Change {
+        self.log.push_all();
+        &mut self.all
     }
 
     /// Returns the numbers of the latest changes that concern a row.
@@ -234,9 +245,9 @@ impl Devices {
         self.extended_claims.of(pod).map(|(namespace, name)| (namespace, name))
     }
 
-    /// Number of the latest change. While it stays the same, so do all answers for all nodes.
-    pub fn version(&self) -> u64 {
-        self.changes.latest
+    /// Rows for which [`Self::count_of_class`] may have changed.
+    pub fn changed_rows(&self) -> &RowLog {
+        &self.changes.log
     }
 
     /// Returns the number of devices of a class that a node can reach, and how many of them are in use. The states of
@@ -375,7 +386,7 @@ impl Devices {
                     self.changes.row(row).supply = number;
                 }
             }
-            None => self.changes.all.supply = number,
+            None => self.changes.all().supply = number,
         };
         match narrow {
             true => mark(slice.local_to()),
@@ -507,7 +518,10 @@ impl Devices {
                         self.changes.row(row).usage = number;
                     }
                 }
-                None => pool.usage_change.store(number, Ordering::Relaxed),
+                None => {
+                    pool.usage_change.store(number, Ordering::Relaxed);
+                    self.changes.log.push_all();
+                }
             }
         }
     }
@@ -561,7 +575,8 @@ impl Index for Devices {
         } else if key.is_of::<DeviceClass>() {
             let (_, classes, ..) = self.watched(view.objects);
             self.extended.set(&key.name, classes.get("", &key.name).map(|class| &class.object));
-            self.changes.all.usage = self.changes.next();
+            let number = self.changes.next();
+            self.changes.all().usage = number;
         } else if key.is_of::<DeviceTaintRule>() {
             self.rule_changed(view, &key.name);
         }
