@@ -204,23 +204,26 @@ impl Filter<WholeCluster, PodDevices> for DynamicResources {
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, state: &PodDevices, sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        let nodes = sweep.rows().iter().map(|row| cx.nodes.node(row));
-        let mut take = |node: NodeRef<'_>, verdict: Verdict| match verdict {
-            Ok(()) => Ok(()),
-            Err(Stop::Reject(reject)) => {
+        let rows = sweep.rows();
+        let mut take = |node: NodeRef<'_>, stop: Stop| match stop {
+            Stop::Reject(reject) => {
                 sweep.reject(node.idx(), reject);
                 Ok(())
             }
-            Err(Stop::Error(error)) => Err(error),
+            Stop::Error(error) => Err(error),
         };
         match state.0.as_ref().filter(|demand| demand.is_same_on_all_nodes()) {
             Some(demand) => {
-                let claims = demand.to_allocate(None);
-                self.index(cx)?.fit_each(&self.query(cx, &claims), nodes, |node, fits| {
-                    take(node, fits.map(drop).map_err(|error| stop(error, node)))
+                let (claims, nodes) = (demand.to_allocate(None), cx.nodes);
+                let index = self.index(cx)?;
+                index.each_unfit(&self.query(cx, &claims), nodes, rows, |node, error| {
+                    take(node, stop(error, node))
                 })
             }
-            None => nodes.into_iter().try_for_each(|node| take(node, self.filter(cx, state, node))),
+            None => rows
+                .iter()
+                .map(|row| cx.nodes.node(row))
+                .try_for_each(|node| self.filter(cx, state, node).or_else(|stop| take(node, stop))),
         }
     }
 }
@@ -287,7 +290,7 @@ impl Score for DynamicResources {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
 
     fn scores_pod(&self, cx: &Cycle<'_>) -> bool {
-        !cx.pod.spec.resource_claims.is_empty()
+        self.alternatives(cx).is_some()
     }
 
     fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
@@ -310,10 +313,19 @@ impl Score for DynamicResources {
 }
 
 impl DynamicResources {
+    /// Returns the claims of the pod if some of them have alternatives.
+    fn alternatives<'a>(&self, cx: &Cycle<'a>) -> Option<Vec<&'a Custom<ResourceClaim>>> {
+        if cx.pod.spec.resource_claims.is_empty() {
+            return None;
+        }
+        let (all, ..) = self.watched(cx.objects);
+        let claims = claims::of(cx.pod, all).ok()?;
+        claims.iter().any(|claim| has_alternatives(claim)).then_some(claims)
+    }
+
     /// Returns the claims of the pod if some of them need devices and nodes may differ in their ranks.
     fn demand(&self, cx: &Cycle<'_>) -> PluginResult<Option<Demand>> {
-        let (all, ..) = self.watched(cx.objects);
-        if !claims::of(cx.pod, all).is_ok_and(|claims| claims.iter().any(|claim| has_alternatives(claim))) {
+        if self.alternatives(cx).is_none() {
             return Ok(None);
         }
         match Demand::of(self, cx) {

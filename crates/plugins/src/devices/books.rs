@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 use harbormaster_api::{Labels, Str};
-use harbormaster_framework::{index::Contradiction, prelude::*, row_log::RowLog};
+use harbormaster_framework::{index::Contradiction, prelude::*, row_log::RowLog, table::NodeTable};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -126,7 +126,7 @@ struct Changes {
     /// Latest changes that concern all rows.
     all: Change,
     rows: Vec<Change>,
-    /// Rows for which [`Devices::count_of_class`] may have changed.
+    /// Rows for which an answer or [`Devices::count_of_class`] may have changed.
     log: RowLog,
 }
 
@@ -202,19 +202,24 @@ impl Devices {
         answer
     }
 
-    /// Calls [`Self::fits`] for these nodes, and `take` for each node with its answer, until `take` returns an error.
+    /// Calls `take` with the error of [`Self::fits`] for each of these rows where there is one, in any order, until
+    /// `take` returns an error. While nothing changes, rows where the claims fit cost almost nothing.
     ///
     /// # Errors
     /// The error of `take`.
-    pub fn fit_each<'n, E>(
+    pub fn each_unfit<'n, E>(
         &self,
         query: &DeviceQuery<'_>,
-        mut nodes: impl Iterator<Item = NodeRef<'n>>,
-        mut take: impl FnMut(NodeRef<'n>, Result<i64, AllocationError>) -> Result<(), E>,
+        nodes: &'n NodeTable,
+        rows: &NodeSet,
+        mut take: impl FnMut(NodeRef<'n>, AllocationError) -> Result<(), E>,
     ) -> Result<(), E> {
-        let latest = |node: NodeRef<'_>| self.changes.of(node.idx());
-        while let Some(node) = self.answers.take_known(query, &mut nodes, latest, &mut take)? {
-            take(node, self.fits(query, node))?;
+        let log = &self.changes.log;
+        let unknown = self.answers.take_unfit(query, log, rows, |row, error| take(nodes.node(row), error))?;
+        for node in unknown.iter().map(|row| nodes.node(row)) {
+            if let Err(error) = self.fits(query, node) {
+                take(node, error)?;
+            }
         }
         Ok(())
     }
