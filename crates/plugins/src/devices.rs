@@ -2,7 +2,7 @@
 //!
 //! Reading order: the API objects [`claim`] (what pods ask for and get), [`class`], [`mod@slice`] (what drivers
 //! offer), [`taint`] and [`taint_rule`]; `pools` (pools as one node sees them) and `usage`; `allocator` (the search for
-//! free devices) with `plan`, `search`, `constraint`, `capacity`, `counters`, `selectors` and `memo`; `results`
+//! free devices) with `plan`, `search`, `constraint`, `capacity`, `counters`, `selectors` and `memo`; [`named`] (small maps); `results`
 //! (allocations of the chosen devices); `rules` (differences between releases); `versions` (older versions of the API);
 //! `books` (the index) with `extended`, `answers` and `conflicts`.
 //!
@@ -21,6 +21,7 @@ mod counters;
 mod extended;
 mod gates;
 mod memo;
+pub mod named;
 mod plan;
 mod pools;
 mod results;
