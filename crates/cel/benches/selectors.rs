@@ -27,8 +27,7 @@ fn main() {
         ("model".into(), Attribute::String("a100".into())),
         ("numa".into(), Attribute::Int(1)),
         ("uuid".into(), Attribute::String("GPU-3".into())),
-    ]
-    .into();
+    ];
     let capacity = [("memory", "80Gi".parse().unwrap())];
     let device = Device { driver: "x", attributes: &attributes, capacity: &capacity, ..Device::default() };
     for expression in EXPRESSIONS {

@@ -1,7 +1,5 @@
 //! The device that a selector examines.
 
-use std::collections::BTreeMap;
-
 use harbormaster_api::{Quantity as ApiQuantity, Str};
 
 use crate::{
@@ -16,8 +14,8 @@ use crate::{
 pub struct Device<'a> {
     /// Name of the driver.
     pub driver: &'a str,
-    /// Attributes by qualified name: `id` or `domain/id`.
-    pub attributes: &'a BTreeMap<Str, Attribute>,
+    /// Attributes by qualified name, `id` or `domain/id`, in the order of the names.
+    pub attributes: &'a [(Str, Attribute)],
     /// Capacities by qualified name.
     pub capacity: &'a [(&'a str, ApiQuantity)],
     /// True if several claims can share the device.
@@ -31,11 +29,9 @@ pub(crate) enum Section {
     Capacity,
 }
 
-static NO_ATTRIBUTES: BTreeMap<Str, Attribute> = BTreeMap::new();
-
 /// A device without a driver name, attributes or capacities.
 pub(crate) static NO_DEVICE: Device<'static> =
-    Device { driver: "", attributes: &NO_ATTRIBUTES, capacity: &[], allow_multiple_allocations: false };
+    Device { driver: "", attributes: &[], capacity: &[], allow_multiple_allocations: false };
 
 impl Default for Device<'_> {
     fn default() -> Self {
@@ -105,7 +101,7 @@ impl<'a> Device<'a> {
 
     fn names(&self, section: Section) -> Box<dyn Iterator<Item = &'a str> + 'a> {
         match section {
-            Section::Attributes => Box::new(self.attributes.keys().map(|name| &**name)),
+            Section::Attributes => Box::new(self.attributes.iter().map(|(name, _)| &**name)),
             Section::Capacity => Box::new(self.capacity.iter().map(|(name, _)| *name)),
         }
     }

@@ -27,6 +27,7 @@ use harbormaster_framework::{
 use crate::{
     bindings::Bindings,
     cache::Cache,
+    contradictions::Contradictions,
     effect::Effect,
     evictions::Evictions,
     finder::Finder,
@@ -144,6 +145,8 @@ pub struct Engine {
     evictions: Evictions,
     /// Events for changes to pods.
     pod_events: PodEvents,
+    /// Contradictions between objects.
+    contradictions: Contradictions,
     /// Collects effects and notes.
     reporter: Reporter,
     /// Time of the next check for pods that have waited too long.
@@ -169,6 +172,7 @@ impl Engine {
             bindings: Bindings::default(),
             evictions: Evictions::default(),
             pod_events: PodEvents::of(config.release()),
+            contradictions: Contradictions::default(),
             reporter: Reporter::new(config.notes),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait)
                 .with_extenders(!config.extenders.is_empty())
@@ -208,6 +212,12 @@ impl Engine {
         undecodable.into_iter().for_each(|object| self.reporter.note_undecodable(object));
     }
 
+    /// Reports contradictions between objects that have lasted for some time.
+    fn report_contradictions(&mut self, now: Timestamp) {
+        let lasting = self.contradictions.check(self.cache.cluster.indexes().contradictions(), now);
+        lasting.into_iter().for_each(|found| self.reporter.note_contradiction(found));
+    }
+
     /// Takes the notes since the last call; moves between parts of the queue come last. Failures are noted even if no
     /// notes are requested, so every host must call this method.
     pub fn take_notes(&mut self) -> Vec<Note> {
@@ -237,11 +247,13 @@ impl Engine {
                 let at = self.begin(now);
                 let changes = self.cache.cluster.set_custom(&object);
                 self.custom_changed(changes, at);
+                self.report_contradictions(now);
             }
             Input::CustomGone(key) => {
                 let at = self.begin(now);
                 let changes = self.cache.cluster.remove_custom(&key);
                 self.custom_changed(changes, at);
+                self.report_contradictions(now);
             }
             Input::BindFinished { uid, outcome } => self.bind_finished(&uid, outcome, now),
             Input::EvictFinished { task, outcome } => self.evict_finished(&task, &outcome, now),
@@ -262,13 +274,20 @@ impl Engine {
             self.finder.forget_unused();
             self.next_cleanup = Some(now + CLEANUP_EVERY);
         }
+        self.report_contradictions(now);
         self.report_plugin_failures();
     }
 
     /// Returns the time at which [`Self::tick`] must be called next if no input arrives.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let flush = self.next_flush.filter(|_| self.queue.anyone_waits());
-        [self.queue.next_backoff_end(), self.bindings.next_timeout(), flush].into_iter().flatten().min()
+        let times = [
+            self.queue.next_backoff_end(),
+            self.bindings.next_timeout(),
+            flush,
+            self.contradictions.next_report(),
+        ];
+        times.into_iter().flatten().min()
     }
 
     /// Returns true if [`Self::schedule_one`] would try a pod.
@@ -296,6 +315,7 @@ impl Engine {
             assumed,
             bindings: self.bindings.len(),
             in_flight: self.queue.in_flight(),
+            contradictions: self.contradictions.reported(),
         }
     }
 

@@ -27,6 +27,7 @@
 mod batch;
 mod bindings;
 pub mod cache;
+mod contradictions;
 pub mod dump;
 pub mod effect;
 pub mod engine;

@@ -168,4 +168,6 @@ pub struct Sizes {
     pub bindings: usize,
     /// Pods in flight: being scheduled or waiting on Permit.
     pub in_flight: usize,
+    /// Contradictions between objects that were reported and still exist.
+    pub contradictions: usize,
 }

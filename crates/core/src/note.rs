@@ -4,7 +4,9 @@
 use std::{fmt, sync::Arc};
 
 use harbormaster_api::Str;
-use harbormaster_framework::{events::ClusterEvent, pod::PodInfo, resource::Undecodable};
+use harbormaster_framework::{
+    events::ClusterEvent, index::Contradiction, pod::PodInfo, resource::Undecodable,
+};
 
 /// Notes to record besides failures. None by default. A note that is not requested costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub enum Note {
     },
     /// A custom object is treated as absent because it cannot be decoded. Always recorded, once per error.
     Undecodable(Undecodable),
+    /// Objects contradict each other. Always recorded, once until the contradiction is resolved.
+    Contradiction(Contradiction),
     /// A plugin has rejected the pod on some or all nodes.
     Rejected {
         /// The pod.

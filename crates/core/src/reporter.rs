@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    api_call::ApiCall, attempt::ScoreSheet, diagnosis::Diagnosis, pod::PodInfo, resource::Undecodable,
+    api_call::ApiCall, attempt::ScoreSheet, diagnosis::Diagnosis, index::Contradiction, pod::PodInfo,
+    resource::Undecodable,
 };
 
 use crate::{
@@ -172,6 +173,11 @@ impl Reporter {
     /// Notes a custom object that cannot be decoded.
     pub(crate) fn note_undecodable(&mut self, object: Undecodable) {
         self.notes.push(Note::Undecodable(object));
+    }
+
+    /// Notes objects that contradict each other.
+    pub(crate) fn note_contradiction(&mut self, found: Contradiction) {
+        self.notes.push(Note::Contradiction(found));
     }
 
     pub(crate) fn wants_scores(&self) -> bool {

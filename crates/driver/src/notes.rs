@@ -1,6 +1,7 @@
 //! The engine's notes as log lines, in kube-scheduler's words where kube-scheduler has an equivalent.
 
 use harbormaster_core::Note;
+use harbormaster_framework::index::Contradiction;
 
 /// Writes the log line for a note.
 pub(crate) fn log(note: &Note) {
@@ -16,6 +17,10 @@ pub(crate) fn log(note: &Note) {
             err = why.message,
             "A custom object cannot be decoded and counts as absent for the plugins that read its kind"
         ),
+        Note::Contradiction(Contradiction { problem, subject, objects }) => {
+            let objects = objects.join(" ");
+            tracing::warn!(problem, subject, objects, "Objects contradict each other");
+        }
         Note::Rejected { pod, plugin, reason, nodes } => {
             tracing::trace!(v = 4, pod = pod.full_name(), plugin, reason, nodes, "Pod rejected by plugin");
         }

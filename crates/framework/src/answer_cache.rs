@@ -17,6 +17,7 @@ mod budget;
 mod column;
 mod recently_evicted;
 mod slate;
+mod synced;
 #[cfg(test)]
 mod tests;
 

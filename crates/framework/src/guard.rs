@@ -40,6 +40,7 @@ use crate::{
     reads::Reads,
     registry::BuildError,
     resource::ResourceKind,
+    row_log::RowLog,
     scores::Scores,
     sweep::Sweep,
 };
@@ -454,6 +455,16 @@ impl GuardedPlugin {
             listed?.map_err(|source| PointError { plugin: self.calls.name, call: Call::Sign, source })?;
         }
         Ok(reads)
+    }
+
+    /// See [`crate::plugin::ReadsCluster::changed_rows`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub(crate) fn changed_rows<'a>(&self, cx: &Cycle<'a>) -> Result<Option<&'a RowLog>, PointError> {
+        let Some(run) = self.calls.shims.changed_rows else { return Ok(None) };
+        let log = caught(self.calls.name, Call::Sign, || run(&*self.plugin, cx))?;
+        log.map_err(|source| PointError { plugin: self.calls.name, call: Call::Sign, source })
     }
 
     /// See [`Plugin::reads`].

@@ -30,6 +30,17 @@ pub struct ClusterView<'a> {
     pub objects: &'a Objects,
 }
 
+/// Objects that contradict each other, and that no decision can reconcile. Someone must be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contradiction {
+    /// What is wrong, in a few words.
+    pub problem: &'static str,
+    /// What is concerned. Problem and subject identify the contradiction.
+    pub subject: String,
+    /// Names of the objects.
+    pub objects: Vec<String>,
+}
+
 /// A data structure over the cluster. See the [module documentation](self).
 pub trait Index: Any + Default + Send + Sync {
     /// A pod has joined a row. The row has no node object if the pod's node is not known yet.
@@ -60,6 +71,12 @@ pub trait Index: Any + Default + Send + Sync {
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let _ = (view, id);
     }
+
+    /// All contradictions between objects that the index knows of. Called often, so the index should already have found
+    /// them.
+    fn contradictions(&self) -> Vec<&Contradiction> {
+        Vec::new()
+    }
 }
 
 /// [`Index`] with its type erased.
@@ -69,6 +86,7 @@ trait ErasedIndex: Any + Send + Sync {
     fn pod_changed(&mut self, view: ClusterView<'_>, row: NodeIdx, old: &PodInfo, new: &PodInfo);
     fn node_changed(&mut self, view: ClusterView<'_>, row: NodeIdx);
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId);
+    fn contradictions(&self) -> Vec<&Contradiction>;
     fn as_any(&self) -> &dyn Any;
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
@@ -88,6 +106,9 @@ impl<I: Index> ErasedIndex for I {
     }
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         Index::object_changed(self, view, id);
+    }
+    fn contradictions(&self) -> Vec<&Contradiction> {
+        Index::contradictions(self)
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -137,6 +158,8 @@ struct IndexEntry {
     /// Subjects that made the index panic. The index was rebuilt without them and is not notified of them until they
     /// change.
     withheld: Vec<Subject>,
+    /// Number of times that the index was built.
+    builds: u64,
 }
 
 /// Subject of a change.
@@ -156,6 +179,7 @@ impl IndexEntry {
     /// Builds the index from everything in `view`, except for subjects that make it panic.
     fn rebuild(&mut self, view: ClusterView<'_>) -> Result<(), PointError> {
         self.index = None;
+        self.builds += 1;
         let mut panicked = Ok(());
         while self.withheld.len() <= MAX_WITHHELD {
             match self.try_build(view) {
@@ -271,10 +295,20 @@ impl Indexes {
     pub fn add(&mut self, kind: IndexKind, view: ClusterView<'_>) -> Result<(), PointError> {
         let at = self.0.iter().position(|entry| entry.kind.is_same(&kind));
         let at = at.unwrap_or_else(|| {
-            self.0.push(IndexEntry { kind, index: None, withheld: Vec::new() });
+            self.0.push(IndexEntry { kind, index: None, withheld: Vec::new(), builds: 0 });
             self.0.len() - 1
         });
         if self.0[at].index.is_some() { Ok(()) } else { self.0[at].rebuild(view) }
+    }
+
+    /// Number of times that indexes were built.
+    pub(crate) fn builds(&self) -> u64 {
+        self.0.iter().map(|entry| entry.builds).sum()
+    }
+
+    /// All contradictions between objects that the indexes know of.
+    pub fn contradictions(&self) -> impl Iterator<Item = &Contradiction> {
+        self.0.iter().filter_map(|entry| entry.index.as_ref()).flat_map(|index| index.contradictions())
     }
 
     /// Discards a partially updated index; the next [`Self::add`] rebuilds it.

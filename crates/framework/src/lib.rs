@@ -47,6 +47,7 @@ pub mod profile;
 pub mod reads;
 pub mod registry;
 pub mod resource;
+pub mod row_log;
 pub mod scope;
 pub mod scores;
 pub mod sweep;

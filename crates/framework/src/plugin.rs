@@ -50,6 +50,7 @@ use crate::{
     pod::PodInfo,
     points::Points,
     reads::Reads,
+    row_log::RowLog,
     scope::{CycleView, RowPod, Scoped, WholeCluster},
     scores::Scores,
     sweep::Sweep,
@@ -103,6 +104,14 @@ pub trait ReadsCluster: Plugin {
     /// quick. Pods share cached answers only while these facts are equal. If the method adds nothing, the plugin must
     /// not use [`RowCycle::cluster`](crate::scope::RowCycle::cluster).
     fn reads_cluster(&self, cx: &Cycle<'_>, reads: &mut Reads) -> PluginResult<()>;
+
+    /// Returns a log of the rows whose answers for the pod may have changed although neither the row nor a fact has:
+    /// usually the log of an index. Pods for which the plugin lists equal facts must have the same log. Called only for
+    /// pods for which it lists facts. By default, there is no log.
+    fn changed_rows<'a>(&self, cx: &Cycle<'a>) -> PluginResult<Option<&'a RowLog>> {
+        let _ = cx;
+        Ok(None)
+    }
 }
 
 /// Data that a point of a plugin prepares for later points of the same attempt. See the [module documentation](self).

@@ -39,6 +39,7 @@ use crate::{
     pod::PodInfo,
     reads::Reads,
     resource::{AnyCustom, Custom, ResourceKind, ResourceName, ResourceSet, Watches},
+    row_log::RowLog,
     scope::{RowPod, Scoped},
     scores::Scores,
     sweep::Sweep,
@@ -125,6 +126,8 @@ pub(crate) struct Shims {
     pub(crate) normalize_placements:
         Option<fn(ErasedPlugin<'_>, &GroupCycle<'_>, &mut [i64]) -> PluginResult<()>>,
     pub(crate) reads_cluster: Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Reads) -> PluginResult<()>>,
+    pub(crate) changed_rows:
+        Option<for<'a> fn(ErasedPlugin<'_>, &Cycle<'a>) -> PluginResult<Option<&'a RowLog>>>,
 }
 
 impl Calls {
@@ -345,6 +348,7 @@ impl<P: Plugin> Points<P> {
         P: ReadsCluster,
     {
         self.calls.shims.reads_cluster = Some(|this, cx, reads| plugin::<P>(this).reads_cluster(cx, reads));
+        self.calls.shims.changed_rows = Some(|this, cx| plugin::<P>(this).changed_rows(cx));
     }
 
     /// Adds PreEnqueue to the points of the plugin.

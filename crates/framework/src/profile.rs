@@ -273,6 +273,11 @@ impl Profile {
         &self.preparers
     }
 
+    /// Row-scoped plugins that may [read the cluster](crate::plugin::ReadsCluster).
+    pub(crate) fn cluster_readers(&self) -> &[PluginIdx] {
+        &self.cluster_readers
+    }
+
     /// Returns the facts about the cluster that cached answers for the pod depend on, by plugin; empty for most pods.
     ///
     /// # Errors
@@ -280,8 +285,10 @@ impl Profile {
     pub(crate) fn cluster_reads(&self, cx: &Cycle<'_>) -> Result<Vec<(PluginIdx, Reads)>, PointError> {
         let mut all = Vec::new();
         for plugin in &self.cluster_readers {
-            let reads = self.plugin(*plugin).reads_cluster(cx)?;
+            let mut reads = self.plugin(*plugin).reads_cluster(cx)?;
             if !reads.is_empty() {
+                // A rebuilt index has another log of changed rows.
+                reads.of(&cx.indexes().builds());
                 all.push((*plugin, reads));
             }
         }

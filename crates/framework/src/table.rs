@@ -14,7 +14,7 @@ mod images;
 mod ports;
 mod zones;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use harbormaster_api::{Labels, Node, Resources, Str, taint::Taint};
 use rustc_hash::FxHashMap;
@@ -26,13 +26,10 @@ pub use zones::zone_key;
 use crate::{
     nodeset::{NodeIdx, NodeSet},
     pod::{NonZero, PodInfo},
+    row_log::{LogPosition, RowLog},
 };
 use images::ImageIndex;
 use zones::ZoneOrder;
-
-/// A position in the log of changed rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogPosition(u64);
 
 /// Numeric facts about all rows, one vector per fact, for columnar code. Units as in [`Resources`].
 #[derive(Debug, Default)]
@@ -93,8 +90,7 @@ pub struct NodeTable {
     order_is_stale: bool,
     images: ImageIndex,
     shape: u64,
-    log: VecDeque<NodeIdx>,
-    log_start: u64,
+    log: RowLog,
     refreshed: LogPosition,
 }
 
@@ -165,14 +161,13 @@ impl NodeTable {
 
     /// The end of the log.
     pub fn log_end(&self) -> LogPosition {
-        LogPosition(self.log_start + self.log.len() as u64)
+        self.log.end()
     }
 
     /// Returns the rows that changed since `since` (possibly repeated), or `None` if the log no longer contains that
     /// position.
     pub fn changed_since(&self, since: LogPosition) -> Option<impl Iterator<Item = NodeIdx> + '_> {
-        let skip = since.0.checked_sub(self.log_start)?;
-        Some(self.log.iter().skip(skip as usize).copied())
+        self.log.since(since)
     }
 
     // --- changing: nodes ---
@@ -304,9 +299,8 @@ impl NodeTable {
     /// only in rows that change. kube-scheduler's snapshot behaves the same way.
     pub(crate) fn refresh(&mut self) {
         let end = self.log_end();
-        let from = self.refreshed.0.saturating_sub(self.log_start) as usize;
-        for at in from..self.log.len() {
-            let row = &mut self.rows[self.log[at].at()];
+        for row in self.log.since(self.refreshed).into_iter().flatten() {
+            let row = &mut self.rows[row.at()];
             if std::mem::take(&mut row.images_are_stale) {
                 row.images = row.node.as_ref().map_or_else(Vec::new, |n| self.images.of_row(&n.images));
             } else {
@@ -319,7 +313,7 @@ impl NodeTable {
             self.order = self.zones.round_robin();
             self.live = self.order.iter().copied().collect();
         }
-        self.trim_log();
+        self.log.trim(self.rows.len());
     }
 
     // --- internals ---
@@ -408,17 +402,7 @@ impl NodeTable {
     }
 
     fn touch(&mut self, row: NodeIdx) {
-        self.log.push_back(row);
-    }
-
-    /// Drops old entries: for a cache that is more than about two table lengths behind, recomputing everything is
-    /// cheaper.
-    fn trim_log(&mut self) {
-        let keep = (2 * self.rows.len()).max(1024);
-        while self.log.len() > keep {
-            self.log.pop_front();
-            self.log_start += 1;
-        }
+        self.log.push(row);
     }
 }
 

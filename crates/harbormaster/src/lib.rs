@@ -100,7 +100,8 @@ pub mod framework {
         resource::{
             AnyCustom, CustomChange, RawObject, ResourceKind, ResourceName, ResourceSet, Undecodable,
         },
-        table::{Columns, LogPosition, NodeTable, RowImage, UsedPorts},
+        row_log::{LogPosition, RowLog},
+        table::{Columns, NodeTable, RowImage, UsedPorts},
     };
 }
 

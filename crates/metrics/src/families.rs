@@ -445,6 +445,11 @@ families! { METRICS,
     CONFIG_TIME = gauge(Undeclared, "harbormaster_config_last_reload_timestamp_seconds",
         "Time at which a configuration file was last applied, in seconds since the Unix epoch.");
 
+    // --- the state of the cluster ---
+    CONTRADICTIONS = gauge(Undeclared, "harbormaster_contradictions",
+        "Number of contradictions between objects, such as a device that two claims have. Each is logged as `Objects contradict each other`.")
+        .differs("Only in Harbormaster.");
+
     // --- the process ---
     BUILD_INFO = gauge(Beta, "kubernetes_build_info",
         "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.")

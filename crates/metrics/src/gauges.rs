@@ -36,6 +36,7 @@ pub(crate) struct Gauges {
     assumed_pods: Gauge,
     bindings: Gauge,
     popped: Gauge,
+    contradictions: Gauge,
     inflight_events: GaugeVec,
     by_event: Series<ClusterEvent, Gauge>,
 }
@@ -92,6 +93,7 @@ impl Gauges {
             assumed_pods: cache.with_label_values(&["assumed_pods"]),
             bindings: goroutines.with_label_values(&["binding"]),
             popped: inflight_events.with_label_values(&[POD_POPPED]),
+            contradictions: registry.gauge(&table::CONTRADICTIONS),
             inflight_events,
             entities,
             by_event: Series::default(),
@@ -112,6 +114,7 @@ impl Gauges {
             (&self.assumed_pods, sizes.assumed),
             (&self.bindings, sizes.bindings),
             (&self.popped, sizes.in_flight),
+            (&self.contradictions, sizes.contradictions),
         ] {
             gauge.set(value as f64);
         }

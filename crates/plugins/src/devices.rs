@@ -2,9 +2,9 @@
 //!
 //! Reading order: the API objects [`claim`] (what pods ask for and get), [`class`], [`mod@slice`] (what drivers
 //! offer), [`taint`] and [`taint_rule`]; `pools` (pools as one node sees them) and `usage`; `allocator` (the search for
-//! free devices) with `plan`, `search`, `constraint`, `capacity`, `counters`, `selectors` and `memo`; `results`
+//! free devices) with `plan`, `search`, `constraint`, `capacity`, `counters`, `selectors` and `memo`; [`named`] (small maps); `results`
 //! (allocations of the chosen devices); `rules` (differences between releases); `versions` (older versions of the API);
-//! `books` (the index) with `extended` and `answers`.
+//! `books` (the index) with `extended`, `answers` and `conflicts`.
 //!
 //! Invariants: everything that kube-apiserver may omit or set to null decodes to the default, and an allocation that
 //! is decoded and encoded again is unchanged. A cached answer equals the answer that the allocator would compute.
@@ -15,11 +15,13 @@ mod books;
 mod capacity;
 pub mod claim;
 pub mod class;
+mod conflicts;
 mod constraint;
 mod counters;
 mod extended;
 mod gates;
 mod memo;
+pub mod named;
 mod plan;
 mod pools;
 mod results;
@@ -41,7 +43,7 @@ pub use extended::{CLAIM_ANNOTATION, CLASS_PREFIX, is_provided, may_be_provided,
 pub use gates::DeviceGates;
 pub use results::rank;
 pub use slice::{Device, ResourceSlice};
-pub use taint_rule::DeviceTaintRule;
+pub use taint_rule::{DeviceTaintRule, have_different_taints};
 
 #[cfg(test)]
 mod tests;

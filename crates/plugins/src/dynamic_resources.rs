@@ -29,7 +29,7 @@
 //! # Requeued by
 //! A claim that loses its devices; a new claim of the pod, or one whose status changes; claims that were generated for
 //! the pod; the deletion of the claim for the pod's extended resources; a pod that needs devices and loses its node
-//! before it is bound; new or changed classes and slices; a rule that no longer taints devices; a new node, or a node
+//! before it is bound; new or changed classes and slices; a rule that alters the taints of devices; a new node, or a node
 //! whose labels or allocatable resources change.
 //!
 //! # Differs from kube-scheduler
@@ -51,8 +51,7 @@
 //! - A claim that is deleted with its devices, and a pod that loses its node before the devices chosen for it are
 //!   written, wake the pods that wait for devices. In kube-scheduler, these pods wait until another event wakes them or
 //!   five minutes have passed; only the deletion of such a claim wakes them in version 1.37.
-//! - A rule that taints more devices wakes no pods. In kube-scheduler, every rule that changes the taints of a device
-//!   counts as an update of the device's slice, and version 1.36 crashes if a rule exists.
+//! - Version 1.36 crashes if a rule that taints devices exists.
 //! - Of several classes for one extended resource, the newest always counts. In version 1.36, the order of events may
 //!   matter.
 //!
@@ -205,23 +204,26 @@ impl Filter<WholeCluster, PodDevices> for DynamicResources {
     }
 
     fn filter_batch(&self, cx: &Cycle<'_>, state: &PodDevices, sweep: &mut Sweep<'_>) -> PluginResult<()> {
-        let nodes = sweep.rows().iter().map(|row| cx.nodes.node(row));
-        let mut take = |node: NodeRef<'_>, verdict: Verdict| match verdict {
-            Ok(()) => Ok(()),
-            Err(Stop::Reject(reject)) => {
+        let rows = sweep.rows();
+        let mut take = |node: NodeRef<'_>, stop: Stop| match stop {
+            Stop::Reject(reject) => {
                 sweep.reject(node.idx(), reject);
                 Ok(())
             }
-            Err(Stop::Error(error)) => Err(error),
+            Stop::Error(error) => Err(error),
         };
         match state.0.as_ref().filter(|demand| demand.is_same_on_all_nodes()) {
             Some(demand) => {
-                let claims = demand.to_allocate(None);
-                self.index(cx)?.fit_each(&self.query(cx, &claims), nodes, |node, fits| {
-                    take(node, fits.map(drop).map_err(|error| stop(error, node)))
+                let (claims, nodes) = (demand.to_allocate(None), cx.nodes);
+                let index = self.index(cx)?;
+                index.each_unfit(&self.query(cx, &claims), nodes, rows, |node, error| {
+                    take(node, stop(error, node))
                 })
             }
-            None => nodes.into_iter().try_for_each(|node| take(node, self.filter(cx, state, node))),
+            None => rows
+                .iter()
+                .map(|row| cx.nodes.node(row))
+                .try_for_each(|node| self.filter(cx, state, node).or_else(|stop| take(node, stop))),
         }
     }
 }
@@ -288,7 +290,7 @@ impl Score for DynamicResources {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: false };
 
     fn scores_pod(&self, cx: &Cycle<'_>) -> bool {
-        !cx.pod.spec.resource_claims.is_empty()
+        self.alternatives(cx).is_some()
     }
 
     fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
@@ -311,10 +313,19 @@ impl Score for DynamicResources {
 }
 
 impl DynamicResources {
+    /// Returns the claims of the pod if some of them have alternatives.
+    fn alternatives<'a>(&self, cx: &Cycle<'a>) -> Option<Vec<&'a Custom<ResourceClaim>>> {
+        if cx.pod.spec.resource_claims.is_empty() {
+            return None;
+        }
+        let (all, ..) = self.watched(cx.objects);
+        let claims = claims::of(cx.pod, all).ok()?;
+        claims.iter().any(|claim| has_alternatives(claim)).then_some(claims)
+    }
+
     /// Returns the claims of the pod if some of them need devices and nodes may differ in their ranks.
     fn demand(&self, cx: &Cycle<'_>) -> PluginResult<Option<Demand>> {
-        let (all, ..) = self.watched(cx.objects);
-        if !claims::of(cx.pod, all).is_ok_and(|claims| claims.iter().any(|claim| has_alternatives(claim))) {
+        if self.alternatives(cx).is_none() {
             return Ok(None);
         }
         match Demand::of(self, cx) {

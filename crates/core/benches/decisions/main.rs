@@ -1,16 +1,17 @@
 //! Decisions per second of the engine alone, by cluster size and mix of pods.
 //!
-//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | shapes | preemption | templates | volumes [SHAPE] | permit [PODS] | gangs | wide [NODES] | streams | NAME OF A STREAM…]`
+//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | shapes | preemption | templates | volumes [SHAPE] | devices | permit [PODS] | gangs | wide [NODES] | streams | NAME OF A STREAM…]`
 //!
 //! Each node has 4 CPUs, 32 GiB of memory and capacity for 110 pods. Every pod requests CPU and memory. Each decision
 //! is confirmed as the API server would confirm it, so "us/whole" includes the clean-up after a binding. There are
 //! three mixes of plain pods: replicas of one template, pods of 50 templates in turn, and pods that are all different.
 //! Next come pods for which plugins read other pods; each of these [shapes] is measured on 5,000 nodes with 5,000 and
 //! with 50,000 pods already bound. They are followed by [preemption] on full nodes, many [templates] in turn, pods with
-//! [volumes], pods that wait on [Permit](permit), [gangs], and the decisions and memory of a [wide] cluster of 100,000
-//! nodes. Last come [streams](churn) of pods that come and go.
+//! [volumes] or with claims for [devices], pods that wait on [Permit](permit), [gangs], and the decisions and memory of
+//! a [wide] cluster of 100,000 nodes. Last come [streams](churn) of pods that come and go.
 
 mod churn;
+mod devices;
 mod gangs;
 mod permit;
 mod preemption;
@@ -163,6 +164,7 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     let number = words.get(1).and_then(|word| word.parse().ok());
     match words.first().map(String::as_str) {
+        Some("devices") => return devices::compare(),
         Some("gangs") => return gangs::compare(),
         Some("permit") => return permit::compare(number),
         Some("preemption") => return preemption::compare(),
@@ -198,6 +200,7 @@ fn main() {
     preemption::compare();
     templates::compare();
     volumes::compare(None);
+    devices::compare();
     permit::compare(None);
     gangs::compare();
     wide::measure(None);

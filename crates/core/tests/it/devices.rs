@@ -1,6 +1,7 @@
 //! Pods with resource claims in the engine. The modules cover pods that fit nowhere, selectors that fail, and bindings.
 
 mod binding;
+mod conflicts;
 mod post_filter;
 mod selectors;
 

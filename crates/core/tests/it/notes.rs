@@ -19,6 +19,7 @@ fn taken(world: &mut World) -> Vec<String> {
         Note::Total { pod, node, score } => format!("{}: {node} {score}", pod.name),
         Note::PluginFailed { error, .. } => error,
         Note::Undecodable(error) => error.to_string(),
+        Note::Contradiction(found) => found.problem.to_owned(),
     };
     world.engine.take_notes().into_iter().map(word).collect()
 }

@@ -1,5 +1,6 @@
 //! One plugin's answers for every row, shared by pods that are equal in the parts that the plugin reads.
 
+use super::synced::{Changes, Synced};
 use crate::{
     cycle::Cycle,
     guard::{GuardedPlugin, PointError, Stopped},
@@ -8,7 +9,6 @@ use crate::{
     points::Slot,
     scores::Scores,
     sweep::{PluginIdx, Sweep, Verdicts},
-    table::LogPosition,
 };
 
 /// Cached answers of one plugin. An answer is computed on demand and dropped when its row changes; all answers are
@@ -17,9 +17,7 @@ use crate::{
 pub(crate) struct Column {
     /// True if the key of the column contains facts about the cluster.
     reads_cluster: bool,
-    /// Shape of the node table for which the answers were computed; `None` before the first use and after a failure.
-    shape: Option<u64>,
-    synced: LogPosition,
+    synced: Synced,
     pre_filter: Option<Result<PreFiltered<()>, Reject>>,
     filter_state: Slot,
     /// `None` until PreScore has been called.
@@ -51,6 +49,12 @@ impl ColumnSource<'_> {
     fn for_column(self, column: &Column) -> Self {
         Self { cx: self.cx.for_cached(column.reads_cluster), ..self }
     }
+
+    /// Returns the changes that the column's answers depend on.
+    fn changes(&self, column: &Column) -> Result<Changes<'_>, PointError> {
+        let log = if column.reads_cluster { self.plugin.changed_rows(&self.cx)? } else { None };
+        Ok(Changes { nodes: self.cx.nodes, logs: log.into_iter().collect() })
+    }
 }
 
 impl Column {
@@ -64,30 +68,32 @@ impl Column {
         Self::new(self.reads_cluster)
     }
 
-    /// Drops the answers for changed rows. If a node joined or left, or the node table's log no longer lists all
-    /// changes, drops all answers and calls PreFilter again.
+    /// Drops the answers for changed rows. If it is not known which rows have changed, drops all answers and calls
+    /// PreFilter again.
     pub(crate) fn catch_up(&mut self, source: ColumnSource<'_>) -> Result<(), PointError> {
         let source = source.for_column(self);
-        let nodes = source.cx.nodes;
-        let changed = match self.shape == Some(nodes.shape()) {
-            true if self.synced == nodes.log_end() => return Ok(()),
-            true => nodes.changed_since(self.synced),
-            false => None,
-        };
-        match changed {
+        let changes = source.changes(self)?;
+        if self.synced.is_current(&changes) {
+            return Ok(());
+        }
+        match self.synced.changed(&changes) {
             Some(rows) => rows.for_each(|row| {
                 self.judged.remove(row);
                 self.scored.remove(row);
             }),
             None => self.reset(source)?,
         }
-        self.shape = Some(nodes.shape());
-        self.synced = nodes.log_end();
+        self.synced.catch_up(&changes);
         Ok(())
     }
 
+    /// Returns true if the answers depend on facts about the cluster.
+    pub(super) fn reads_cluster(&self) -> bool {
+        self.reads_cluster
+    }
+
     fn reset(&mut self, source: ColumnSource<'_>) -> Result<(), PointError> {
-        self.shape = None;
+        self.synced.forget();
         self.judged.clear();
         self.scored.clear();
         self.verdicts.reset();

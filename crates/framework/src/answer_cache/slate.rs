@@ -5,6 +5,7 @@ use harbormaster_api::points::ExtensionPoint;
 use super::{
     budget::Usage,
     column::{Column, ColumnSource},
+    synced::{Changes, Synced},
 };
 use crate::{
     cycle::Cycle,
@@ -13,7 +14,6 @@ use crate::{
     nodeset::{NodeIdx, NodeSet},
     profile::Profile,
     sweep::PluginIdx,
-    table::{LogPosition, NodeTable},
     totals::Totals,
 };
 
@@ -33,8 +33,7 @@ pub(super) struct Slate {
     pub(super) usage: Usage,
     /// The attempt that created the slate; zero if the position is free.
     pub(super) created: u64,
-    shape: Option<u64>,
-    synced: LogPosition,
+    synced: Synced,
     /// Rows that no row-scoped Filter plugin rejects.
     fits: NodeSet,
     fit_count: usize,
@@ -71,6 +70,18 @@ impl<'a> SyncContext<'a> {
         let column = slate_columns[plugin.at()]?;
         Some((&mut self.columns[column], self.profile.column_source(plugin, self.cx)))
     }
+
+    /// Returns the changes that the answers of these columns depend on.
+    fn changes(&self, slate_columns: &[Option<ColumnId>]) -> Result<Changes<'a>, PointError> {
+        let mut logs = Vec::new();
+        for plugin in self.profile.cluster_readers() {
+            let column = slate_columns[plugin.at()].map(|column| &self.columns[column]);
+            if column.is_some_and(Column::reads_cluster) {
+                logs.extend(self.profile.plugin(*plugin).changed_rows(self.cx)?);
+            }
+        }
+        Ok(Changes { nodes: self.cx.nodes, logs })
+    }
 }
 
 impl Slate {
@@ -101,37 +112,36 @@ impl Slate {
     /// Takes the scoring error, if there is one. The next attempt then rebuilds the slate.
     pub(super) fn take_score_failure(&mut self) -> Option<PointError> {
         let failure = self.score_failure.take()?;
-        self.shape = None;
+        self.synced.forget();
         Some(failure)
     }
 
     /// Brings the slate up to date with the nodes.
     pub(super) fn sync(&mut self, mut context: SyncContext<'_>) -> Result<(), PointError> {
-        let nodes = context.cx.nodes;
-        if self.shape == Some(nodes.shape()) && self.synced == nodes.log_end() {
+        let changes = context.changes(&self.columns)?;
+        if self.synced.is_current(&changes) {
             return Ok(());
         }
-        let known = self.find_changed(nodes);
+        let known = self.find_changed(&changes);
         // The slate is unusable until all rows are done: an error must not leave it partially updated.
-        self.shape = None;
+        self.synced.forget();
         let done = match known {
             true => self.update(&mut context),
             false => self.rebuild(&mut context),
         };
         done?;
-        self.shape = Some(nodes.shape());
-        self.synced = nodes.log_end();
+        self.synced.catch_up(&changes);
         Ok(())
     }
 
     /// Collects the changed rows; returns false if all rows must be evaluated again.
-    fn find_changed(&mut self, nodes: &NodeTable) -> bool {
+    fn find_changed(&mut self, changes: &Changes<'_>) -> bool {
         self.changed.clear();
-        if self.shape != Some(nodes.shape()) || self.score_failure.is_some() {
+        if self.score_failure.is_some() {
             return false;
         }
-        let Some(rows) = nodes.changed_since(self.synced) else { return false };
-        self.changed.extend(rows.filter(|row| nodes.live().contains(*row)));
+        let Some(rows) = self.synced.changed(changes) else { return false };
+        self.changed.extend(rows.filter(|row| changes.nodes.live().contains(*row)));
         self.changed.sort_unstable();
         self.changed.dedup();
         true

@@ -68,10 +68,12 @@ impl Case {
 
     fn evaluated(&self, selector: &Selector, device: &Device) -> Evaluated {
         let capacity: Vec<_> = device.capacity.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let attributes = device.attributes.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let attributes: Vec<_> = attributes.collect();
         let evaluation = selector.evaluate(
             &cel::Device {
                 driver: device.driver,
-                attributes: &device.attributes,
+                attributes: &attributes,
                 capacity: &capacity,
                 allow_multiple_allocations: device.allow_multiple_allocations,
             },

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use harbormaster_framework::prelude::{NodeIdx, NodeRef};
+use harbormaster_framework::{
+    prelude::{NodeIdx, NodeSet},
+    row_log::{LogPosition, RowLog},
+};
 
 use super::{
     DeviceGates,
@@ -20,7 +23,7 @@ const MAX_DEMANDS: usize = 64;
 
 /// Answers by row. They are behind a lock, because attempts store answers through a shared reference to the index.
 ///
-/// An answer takes 16 bytes for each row and demand.
+/// An answer takes 16 bytes and two bits for each row and demand.
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<Rows>);
 
@@ -53,6 +56,11 @@ struct Answered {
     max_steps: u64,
     last_use: u64,
     rows: Vec<Answer>,
+    /// Rows whose answers in `rows` were current at `synced`, or later.
+    known: NodeSet,
+    /// Known rows on which the claims fit.
+    fits: NodeSet,
+    synced: LogPosition,
     /// The latest answer that is the same for all nodes that see these pools.
     common: Option<(Arc<[Arc<NodePool>]>, Answer)>,
 }
@@ -94,26 +102,35 @@ impl Answers {
     ) -> Option<Result<i64, AllocationError>> {
         let mut rows = self.rows(query.gates);
         let demand = rows.find(query)?;
-        rows.known(demand, row, latest)
+        let answer = rows.known(demand, row, latest)?;
+        rows.demands[demand].note(row, answer);
+        Some(answer.result())
     }
 
-    /// Passes the answers for these nodes to `take`, up to the first node whose answer is not known. Returns that node.
-    pub(super) fn take_known<'n, E>(
+    /// Passes the errors among the known answers for these rows to `take`. Returns the rows whose answers are not known.
+    /// `log` contains all rows whose answers may have changed.
+    pub(super) fn take_unfit<E>(
         &self,
         query: &DeviceQuery<'_>,
-        nodes: &mut impl Iterator<Item = NodeRef<'n>>,
-        latest: impl Fn(NodeRef<'n>) -> Change,
-        take: &mut impl FnMut(NodeRef<'n>, Result<i64, AllocationError>) -> Result<(), E>,
-    ) -> Result<Option<NodeRef<'n>>, E> {
+        log: &RowLog,
+        asked: &NodeSet,
+        mut take: impl FnMut(NodeIdx, AllocationError) -> Result<(), E>,
+    ) -> Result<NodeSet, E> {
         let mut rows = self.rows(query.gates);
-        let Some(demand) = rows.find(query) else { return Ok(nodes.next()) };
-        for node in nodes {
-            match rows.known(demand, node.idx(), latest(node)) {
-                Some(answer) => take(node, answer)?,
-                None => return Ok(Some(node)),
+        let demand = rows.find_or_add(query);
+        let answered = &mut rows.demands[demand];
+        answered.catch_up(log);
+        let mut unfit = asked.clone();
+        unfit.intersect(&answered.known);
+        unfit.subtract(&answered.fits);
+        for row in &unfit {
+            if let Some(Err(error)) = answered.rows.get(row.at()).map(|answer| answer.result()) {
+                take(row, error)?;
             }
         }
-        Ok(None)
+        let mut unknown = asked.clone();
+        unknown.subtract(&answered.known);
+        Ok(unknown)
     }
 
     /// Returns the answer for another node that sees the same pools, if nothing has changed since it was given.
@@ -147,15 +164,14 @@ impl Answers {
         };
         let Some(outcome) = outcome else { return };
         let mut rows = self.rows(query.gates);
-        if rows.answered(query).is_none() {
-            rows.add(query);
-        }
-        let Some(answered) = rows.answered(query) else { return };
+        let demand = rows.find_or_add(query);
+        let answered = &mut rows.demands[demand];
         if answered.rows.len() <= row.at() {
             answered.rows.resize(row.at() + 1, Answer::default());
         }
         let answer = Answer { change, outcome };
         answered.rows[row.at()] = answer;
+        answered.note(row, answer);
         if are_alike(pools) {
             answered.common = Some((pools.clone(), answer));
         }
@@ -221,13 +237,21 @@ impl Rows {
         Some(self.recent)
     }
 
+    /// Returns the position in `demands` of the query's demand, which is added if it is not known.
+    fn find_or_add(&mut self, query: &DeviceQuery<'_>) -> usize {
+        self.find(query).unwrap_or_else(|| {
+            self.add(query);
+            self.recent
+        })
+    }
+
     /// Returns the answer for a row if nothing has changed since it was given.
-    fn known(&self, demand: usize, row: NodeIdx, latest: Change) -> Option<Result<i64, AllocationError>> {
+    fn known(&self, demand: usize, row: NodeIdx, latest: Change) -> Option<Answer> {
         let pools = self.pools.get(row.at())?.as_ref().filter(|pools| pools.change >= latest.supply)?;
         let shared = pools.shared.iter().map(|change| change.load(Ordering::Relaxed));
         let latest = shared.fold(latest.supply.max(latest.usage), u64::max);
         let answer = *self.demands[demand].rows.get(row.at())?;
-        (answer.change != 0 && answer.change >= latest).then(|| answer.result())
+        (answer.change != 0 && answer.change >= latest).then_some(answer)
     }
 
     fn add(&mut self, query: &DeviceQuery<'_>) {
@@ -241,12 +265,31 @@ impl Rows {
             max_steps,
             last_use: self.uses,
             rows: Vec::new(),
+            known: NodeSet::default(),
+            fits: NodeSet::default(),
+            synced: LogPosition::default(),
             common: None,
         });
+        self.recent = self.demands.len() - 1;
     }
 }
 
 impl Answered {
+    /// Notes the current answer for a row.
+    fn note(&mut self, row: NodeIdx, answer: Answer) {
+        self.known.insert(row);
+        self.fits.set(row, answer.outcome >= 0);
+    }
+
+    /// Forgets which answers are current, for rows that have changed.
+    fn catch_up(&mut self, log: &RowLog) {
+        match log.since(self.synced) {
+            Some(rows) => rows.for_each(|row| self.known.remove(row)),
+            None => self.known.clear(),
+        }
+        self.synced = log.end();
+    }
+
     /// Returns true if the query has the same claim objects.
     fn is_same(&self, query: &DeviceQuery<'_>) -> bool {
         self.is_like(query, Arc::ptr_eq)

@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 use harbormaster_api::{Labels, Str};
-use harbormaster_framework::prelude::*;
+use harbormaster_framework::{index::Contradiction, prelude::*, row_log::RowLog, table::NodeTable};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -22,6 +22,7 @@ use super::{
     allocator::{AllocationError, Allocator, matches},
     answers::{Answers, RowPools},
     claim::DeviceResult,
+    conflicts::Conflicts,
     extended::{ExtendedClaims, ExtendedResources},
     pools::{NodeFacts, NodePool, PoolKey, PoolSlices, Slice, SlicesByName, sort, visible},
     results::rank_of,
@@ -42,6 +43,7 @@ pub struct Devices {
     shared: SlicesByName,
     /// Allocations whose devices are counted in `pools`, by namespace and name of the claim.
     allocations: FxHashMap<(Str, Str), Arc<Allocation>>,
+    conflicts: Conflicts,
     rules: TaintRules,
     extended: ExtendedResources,
     extended_claims: ExtendedClaims,
@@ -62,6 +64,7 @@ impl PartialEq for Devices {
             && self.local == other.local
             && self.shared == other.shared
             && self.allocations == other.allocations
+            && self.conflicts == other.conflicts
             && self.rules == other.rules
             && self.extended == other.extended
             && self.extended_claims == other.extended_claims
@@ -123,6 +126,8 @@ struct Changes {
     /// Latest changes that concern all rows.
     all: Change,
     rows: Vec<Change>,
+    /// Rows for which an answer or [`Devices::count_of_class`] may have changed.
+    log: RowLog,
 }
 
 /// Numbers of the latest changes that concern a row.
@@ -140,11 +145,20 @@ impl Changes {
         self.latest
     }
 
+    /// Returns the numbers of the latest changes that concern a row, to be changed.
     fn row(&mut self, row: NodeIdx) -> &mut Change {
         if self.rows.len() <= row.at() {
             self.rows.resize(row.at() + 1, Change::default());
         }
+        self.log.push(row);
+        self.log.trim(self.rows.len());
         &mut self.rows[row.at()]
+    }
+
+    /// Returns the numbers of the latest changes that concern all rows, to be changed.
+    fn all(&mut self) -> &mut Change {
+        self.log.push_all();
+        &mut self.all
     }
 
     /// Returns the numbers of the latest changes that concern a row.
@@ -188,19 +202,24 @@ impl Devices {
         answer
     }
 
-    /// Calls [`Self::fits`] for these nodes, and `take` for each node with its answer, until `take` returns an error.
+    /// Calls `take` with the error of [`Self::fits`] for each of these rows where there is one, in any order, until
+    /// `take` returns an error. While nothing changes, rows where the claims fit cost almost nothing.
     ///
     /// # Errors
     /// The error of `take`.
-    pub fn fit_each<'n, E>(
+    pub fn each_unfit<'n, E>(
         &self,
         query: &DeviceQuery<'_>,
-        mut nodes: impl Iterator<Item = NodeRef<'n>>,
-        mut take: impl FnMut(NodeRef<'n>, Result<i64, AllocationError>) -> Result<(), E>,
+        nodes: &'n NodeTable,
+        rows: &NodeSet,
+        mut take: impl FnMut(NodeRef<'n>, AllocationError) -> Result<(), E>,
     ) -> Result<(), E> {
-        let latest = |node: NodeRef<'_>| self.changes.of(node.idx());
-        while let Some(node) = self.answers.take_known(query, &mut nodes, latest, &mut take)? {
-            take(node, self.fits(query, node))?;
+        let log = &self.changes.log;
+        let unknown = self.answers.take_unfit(query, log, rows, |row, error| take(nodes.node(row), error))?;
+        for node in unknown.iter().map(|row| nodes.node(row)) {
+            if let Err(error) = self.fits(query, node) {
+                take(node, error)?;
+            }
         }
         Ok(())
     }
@@ -231,9 +250,9 @@ impl Devices {
         self.extended_claims.of(pod).map(|(namespace, name)| (namespace, name))
     }
 
-    /// Number of the latest change. While it stays the same, so do all answers for all nodes.
-    pub fn version(&self) -> u64 {
-        self.changes.latest
+    /// Rows for which [`Self::count_of_class`] may have changed.
+    pub fn changed_rows(&self) -> &RowLog {
+        &self.changes.log
     }
 
     /// Returns the number of devices of a class that a node can reach, and how many of them are in use. The states of
@@ -372,7 +391,7 @@ impl Devices {
                     self.changes.row(row).supply = number;
                 }
             }
-            None => self.changes.all.supply = number,
+            None => self.changes.all().supply = number,
         };
         match narrow {
             true => mark(slice.local_to()),
@@ -390,6 +409,7 @@ impl Devices {
         of_node.insert(name.clone(), slice.clone());
         self.pools.entry(slice.key.clone()).or_default().slices.insert(slice);
         self.slices.insert(name, slice.clone());
+        self.find_conflicts(slice);
     }
 
     fn remove_slice(&mut self, slice: &Slice) {
@@ -408,6 +428,7 @@ impl Devices {
             pool.slices.remove(&slice.name);
         }
         self.slices.remove(&slice.name);
+        self.find_conflicts(slice);
         self.forget_if_empty(&slice.key);
     }
 
@@ -429,8 +450,8 @@ impl Devices {
             self.count(view, &old, DeviceUsage::remove);
         }
         if let Some(new) = new {
+            self.allocations.insert(key, new.clone());
             self.count(view, &new, DeviceUsage::add);
-            self.allocations.insert(key, new);
         }
     }
 
@@ -456,8 +477,36 @@ impl Devices {
                 pool.usage.remove(&result.device);
             }
             self.usage_changed(view, &key, &result.device);
+            self.find_conflict(&key, &result.device);
             self.forget_if_empty(&key);
         }
+    }
+
+    /// Finds out which devices of a slice, which has come or gone, are in conflict.
+    fn find_conflicts(&mut self, slice: &Slice) {
+        if self.pools.get(&slice.key).is_none_or(|pool| pool.usage.is_empty()) {
+            return;
+        }
+        slice.spec.devices.iter().for_each(|device| self.find_conflict(&slice.key, &device.name));
+    }
+
+    /// Finds out whether a device belongs to several claims that cannot share it.
+    fn find_conflict(&mut self, key: &PoolKey, device: &Str) {
+        let pool = self.pools.get(key);
+        let is_contradictory = pool.is_some_and(|pool| {
+            let usage = pool.usage.get(device);
+            usage.is_some_and(|usage| usage.is_contradictory(|| pool.slices.device(device)))
+        });
+        if !is_contradictory {
+            return self.conflicts.remove(key, device);
+        }
+        let is_it = |result: &DeviceResult| {
+            result.admin_access != Some(true)
+                && (&result.driver, &result.pool, &result.device) == (&key.driver, &key.pool, device)
+        };
+        let has_it = |allocation: &Allocation| allocation.devices.results.iter().any(is_it);
+        let claims = self.allocations.iter().filter(|(_, allocation)| has_it(allocation));
+        self.conflicts.set(key, device, claims.map(|(claim, _)| claim));
     }
 
     /// Marks the rows that a change in the use of a device concerns.
@@ -474,7 +523,10 @@ impl Devices {
                         self.changes.row(row).usage = number;
                     }
                 }
-                None => pool.usage_change.store(number, Ordering::Relaxed),
+                None => {
+                    pool.usage_change.store(number, Ordering::Relaxed);
+                    self.changes.log.push_all();
+                }
             }
         }
     }
@@ -515,6 +567,10 @@ impl Index for Devices {
         self.changes.row(row).supply = number;
     }
 
+    fn contradictions(&self) -> Vec<&Contradiction> {
+        self.conflicts.all()
+    }
+
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let ObjectId::Custom(key) = id else { return };
         if key.is_of::<ResourceClaim>() {
@@ -524,7 +580,8 @@ impl Index for Devices {
         } else if key.is_of::<DeviceClass>() {
             let (_, classes, ..) = self.watched(view.objects);
             self.extended.set(&key.name, classes.get("", &key.name).map(|class| &class.object));
-            self.changes.all.usage = self.changes.next();
+            let number = self.changes.next();
+            self.changes.all().usage = number;
         } else if key.is_of::<DeviceTaintRule>() {
             self.rule_changed(view, &key.name);
         }

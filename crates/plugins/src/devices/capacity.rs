@@ -32,13 +32,13 @@ pub(super) fn suffices(
     rules: DeviceRules,
     consumed: impl Fn(&str) -> i128,
 ) -> Result<bool, String> {
-    let is_defined = |name: &Str| device.capacity.contains_key(name);
+    let is_defined = |name: &Str| device.capacity.contains(name);
     if !requested.is_none_or(|requested| requested.requests.keys().all(is_defined)) {
         return Ok(false);
     }
     // An amount that is refused fails the search, even if another capacity of the device is too small.
     if rules.refuses_odd_capacities {
-        for (name, capacity) in &device.capacity {
+        for (name, capacity) in device.capacity.iter() {
             check(wanted(requested, name), capacity, rules)
                 .map_err(|why| format!("capacity {name:?}: {why}"))?;
         }

@@ -1,6 +1,7 @@
 //! Pools of devices as one node sees them.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -212,6 +213,14 @@ impl PoolSlices {
                 self.generations.remove(&slice.spec.pool.generation);
             }
         }
+    }
+
+    /// Returns the device of this name in the newest generation that has it.
+    pub(super) fn device(&self, name: &str) -> Option<&Device> {
+        let newest_first = |slice: &&Arc<Slice>| Reverse(slice.spec.pool.generation);
+        let slices = self.by_name.values().filter(|slice| slice.has_device(name));
+        let newest = slices.min_by_key(newest_first)?;
+        newest.spec.devices.iter().find(|device| *device.name == *name).map(|device| &**device)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Slice>> {

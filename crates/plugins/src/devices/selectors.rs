@@ -86,7 +86,7 @@ fn evaluate(selector: &Selector, driver: &str, device: &Device) -> Result<bool, 
     let capacity: Vec<_> = device.capacity.iter().map(|(name, capacity)| (&**name, capacity.value)).collect();
     selector.matches(&cel::Device {
         driver,
-        attributes: &device.attributes,
+        attributes: device.attributes.entries(),
         capacity: &capacity,
         allow_multiple_allocations: device.allow_multiple_allocations,
     })

@@ -7,7 +7,7 @@ use harbormaster_cel::Attribute;
 use harbormaster_framework::resource::{OlderVersion, Resource, ResourceScope};
 use serde::Deserialize;
 
-use super::{taint::DeviceTaint, versions, wire::node_selector};
+use super::{named::Named, taint::DeviceTaint, versions, wire::node_selector};
 use crate::storage::wire::or_default;
 
 /// A resource slice: a part of a pool of devices, or the counters that the pool's devices share.
@@ -72,10 +72,10 @@ pub struct Device {
     pub name: Str,
     /// `attributes`, by qualified name.
     #[serde(deserialize_with = "or_default")]
-    pub attributes: BTreeMap<Str, Attribute>,
+    pub attributes: Named<Attribute>,
     /// `capacity`, by qualified name.
     #[serde(deserialize_with = "or_default")]
-    pub capacity: BTreeMap<Str, DeviceCapacity>,
+    pub capacity: Named<DeviceCapacity>,
     /// `consumesCounters`
     #[serde(deserialize_with = "or_default")]
     pub consumes_counters: Vec<CounterConsumption>,
@@ -212,8 +212,26 @@ impl From<WireSlice> for ResourceSlice {
                 all_nodes: spec.all_nodes,
                 per_device: spec.per_device_node_selection,
             },
-            devices: spec.devices.into_iter().map(Arc::new).collect(),
+            devices: with_shared_text(spec.devices).into_iter().map(Arc::new).collect(),
             shared_counters: spec.shared_counters,
         }
     }
+}
+
+/// Stores text that the first device has in common with others once. The devices of a slice often differ in little.
+fn with_shared_text(mut devices: Vec<Device>) -> Vec<Device> {
+    let Some((first, others)) = devices.split_first_mut() else { return devices };
+    for device in others {
+        device.attributes.share_with(&first.attributes, |value, of_first| match (&mut *value, of_first) {
+            (Attribute::String(text), Attribute::String(known))
+            | (Attribute::Version(text), Attribute::Version(known))
+                if text == known =>
+            {
+                *text = known.clone();
+            }
+            _ => {}
+        });
+        device.capacity.share_with(&first.capacity, |_, _| {});
+    }
+    devices
 }

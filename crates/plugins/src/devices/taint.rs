@@ -1,13 +1,14 @@
 //! Taints of devices and the tolerations of requests.
 
-use harbormaster_api::Str;
+use harbormaster_api::{Str, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::wire;
 use crate::storage::wire::or_default;
 
 /// A taint of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct DeviceTaint {
     /// `key`
     #[serde(deserialize_with = "or_default")]
@@ -18,6 +19,9 @@ pub struct DeviceTaint {
     /// `effect`: `NoSchedule` and `NoExecute` prevent allocation; other effects have no influence.
     #[serde(deserialize_with = "or_default")]
     pub effect: Str,
+    /// `timeAdded`. It has no influence on allocations, but a change to it counts as a change to the taint.
+    #[serde(deserialize_with = "wire::time::deserialize")]
+    pub time_added: Option<Timestamp>,
 }
 
 /// A toleration of a request for devices.

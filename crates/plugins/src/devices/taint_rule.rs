@@ -6,7 +6,7 @@ use harbormaster_api::{Str, features::Feature};
 use harbormaster_framework::resource::{OlderVersion, Resource, ResourceScope};
 use serde::Deserialize;
 
-use super::{pools::PoolKey, slice::Device, taint::DeviceTaint};
+use super::{ResourceSlice, pools::PoolKey, slice::Device, taint::DeviceTaint};
 use crate::storage::wire::or_default;
 
 /// A rule that adds a taint to devices.
@@ -52,8 +52,12 @@ impl DeviceTaintRule {
 
     /// Returns true if the rule concerns devices of the pool.
     pub(super) fn concerns(&self, pool: &PoolKey) -> bool {
+        self.concerns_pool(&pool.driver, &pool.pool)
+    }
+
+    fn concerns_pool(&self, driver: &Str, pool: &Str) -> bool {
         let is = |wanted: &Option<Str>, name: &Str| wanted.as_ref().is_none_or(|wanted| wanted == name);
-        self.selector.as_ref().is_some_and(|it| is(&it.driver, &pool.driver) && is(&it.pool, &pool.pool))
+        self.selector.as_ref().is_some_and(|it| is(&it.driver, driver) && is(&it.pool, pool))
     }
 
     /// Returns true if the rule concerns devices of this name.
@@ -61,6 +65,21 @@ impl DeviceTaintRule {
         let device = self.selector.as_ref().and_then(|selector| selector.device.as_ref());
         device.is_none_or(|device| device == name)
     }
+}
+
+/// Returns true if some device of the slice has other taints after a rule has changed.
+pub fn have_different_taints(
+    slice: &ResourceSlice,
+    old: Option<&DeviceTaintRule>,
+    new: Option<&DeviceTaintRule>,
+) -> bool {
+    let of_pool = |rule: &&DeviceTaintRule| rule.concerns_pool(&slice.driver, &slice.pool.name);
+    let (old, new) = (old.filter(of_pool), new.filter(of_pool));
+    let taint = |rule: Option<&'_ DeviceTaintRule>, device: &Str| {
+        rule.filter(|rule| rule.concerns_device(device)).map(|rule| rule.taint.clone())
+    };
+    (old.is_some() || new.is_some())
+        && slice.devices.iter().any(|device| taint(old, &device.name) != taint(new, &device.name))
 }
 
 /// All effective rules, by name.

@@ -1,3 +1,4 @@
+mod conflicts;
 mod index;
 mod random;
 mod releases;

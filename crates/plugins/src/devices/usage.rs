@@ -65,6 +65,21 @@ impl DeviceUsage {
         self.claims == 0 && self.shares == 0
     }
 
+    /// Returns true if some claims cannot have the device together. `device` is called only if all of them share it, and
+    /// returns `None` if the device is not known.
+    pub(super) fn is_contradictory<'a>(&self, device: impl FnOnce() -> Option<&'a Device>) -> bool {
+        if self.claims > 0 {
+            return self.claims + self.shares > 1;
+        }
+        let exceeds = |device: &Device| {
+            let mut consumed = self.consumed.iter();
+            consumed.any(|(name, sum)| {
+                device.capacity.get(name).is_some_and(|capacity| *sum > nanos(&capacity.value))
+            })
+        };
+        self.shares > 1 && device().is_some_and(exceeds)
+    }
+
     /// Returns true if a claim has the whole device. If the gate `DRAConsumableCapacity` is off, a share counts as the
     /// whole device.
     pub(super) fn is_exclusive(&self, gates: DeviceGates) -> bool {

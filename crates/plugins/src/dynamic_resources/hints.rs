@@ -5,7 +5,8 @@ use harbormaster_framework::prelude::*;
 use super::{DynamicResources, claims};
 use crate::{
     devices::{
-        DeviceClass, DeviceGates, DeviceTaintRule, ResourceClaim, ResourceSlice, may_be_provided, pod_of,
+        DeviceClass, DeviceGates, DeviceTaintRule, ResourceClaim, ResourceSlice, have_different_taints,
+        may_be_provided, pod_of,
     },
     placement::left_unbound,
 };
@@ -30,7 +31,8 @@ pub(super) fn events(gates: DeviceGates) -> Vec<Registration<DynamicResources>> 
         Registration::hinted_with_objects(EventResource::AssignedPod, Action::DELETE, after_pod),
     ];
     if gates.taint_rules {
-        events.push(Registration::on::<DeviceTaintRule>(Action::UPDATE | Action::DELETE, after_taint_rule));
+        let rule = EventResource::of::<DeviceTaintRule>();
+        events.push(Registration::hinted_with_objects(rule, known | Action::DELETE, after_taint_rule));
     }
     events
 }
@@ -68,15 +70,13 @@ fn has_all_claims(plugin: &DynamicResources, cx: HintCycle<'_>) -> bool {
     claims::of(cx.pod, all).is_ok()
 }
 
-/// Hint for a rule that taints devices. Queues the pod if the rule kept devices from being allocated and has changed.
-/// Taints that are added do not help any pod.
-fn after_taint_rule(
-    _: &DynamicResources,
-    _: &PodInfo,
-    Changed { old, new }: Changed<'_, DeviceTaintRule>,
-) -> PluginResult<Hint> {
-    let is_same = old.map(|old| &old.object) == new.map(|new| &new.object);
-    queue_if(!is_same && old.is_none_or(|old| old.is_effective()))
+/// Hint for a rule that taints devices. As in kube-scheduler, to which a rule is a part of the slices, any change to the
+/// taints of some device queues the pod, even if no device becomes free.
+fn after_taint_rule(plugin: &DynamicResources, cx: HintCycle<'_>, change: &Change<'_>) -> PluginResult<Hint> {
+    let Some(Changed { old, new }) = change.of::<DeviceTaintRule>() else { return Ok(Hint::Skip) };
+    let (old, new) = (old.map(|old| &old.object), new.map(|new| &new.object));
+    let (_, _, slices, _) = plugin.watched(cx.objects);
+    queue_if(old != new && slices.all().any(|slice| have_different_taints(slice, old, new)))
 }
 
 /// Hint for a pod that lost its node before it was bound: devices that were chosen for it may be free again. Skips

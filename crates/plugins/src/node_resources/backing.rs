@@ -4,7 +4,7 @@
 //! scores count devices, so answers for pods that request such resources depend on more than the row.
 
 use harbormaster_api::{Resources, Str, features::Feature};
-use harbormaster_framework::prelude::*;
+use harbormaster_framework::{prelude::*, row_log::RowLog};
 
 use super::lanes::{ResourceColumn, ScoredResource};
 use crate::devices::{DeviceClass, DeviceGates, Devices, ResourceClaim, ResourceSlice};
@@ -16,17 +16,18 @@ pub(super) struct Backing {
     gates: Option<DeviceGates>,
 }
 
-/// Devices that provide a scored resource, by row: their number, and the number in use.
-pub(super) type DeviceCounts = Vec<(i64, i64)>;
+/// The devices of a class that provides a scored resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClassDevices<'a> {
+    devices: &'a Devices,
+    class: &'a DeviceClass,
+    gates: DeviceGates,
+}
 
-/// Devices that provide scored resources, in the order of the resources. Empty if no device counts.
-#[derive(Debug, Default)]
-pub struct CountedDevices(Vec<Option<DeviceCounts>>);
-
-impl CountedDevices {
-    /// Returns the devices that provide the scored resource with this index.
-    pub(super) fn of(&self, resource: usize) -> Option<&DeviceCounts> {
-        self.0.get(resource)?.as_ref()
+impl ClassDevices<'_> {
+    /// Returns the number of devices that a node can reach, and how many of them are in use.
+    pub(super) fn on(&self, node: NodeRef<'_>) -> (i64, i64) {
+        self.devices.count_of_class(self.class, self.gates, node)
     }
 }
 
@@ -55,52 +56,59 @@ impl Backing {
         Ok(requested.filter(is_backed).cloned().collect())
     }
 
-    /// If scores count devices, adds everything that the counts depend on to `reads`.
-    pub(super) fn read_scored<P>(
+    /// If scores count devices, adds the provided resources to `reads`.
+    pub(super) fn read_scored(backed: &[Str], scored: &[ScoredResource], reads: &mut Reads) {
+        if scored.iter().any(|resource| is_among(resource, backed)) {
+            reads.of(backed);
+        }
+    }
+
+    /// Returns the log of the rows whose devices have changed, if scores count devices.
+    pub(super) fn changed_rows<'a, P>(
+        self,
         plugin: &P,
-        cx: &Cycle<'_>,
-        backed: &[Str],
+        cx: &Cycle<'a>,
         scored: &[ScoredResource],
-        reads: &mut Reads,
-    ) -> PluginResult<()>
+    ) -> PluginResult<Option<&'a RowLog>>
     where
         P: Indexed<Index = Devices>,
     {
-        if scored.iter().any(|resource| is_among(resource, backed)) {
-            reads.of(backed).of(&plugin.index(cx)?.version());
-        }
-        Ok(())
+        let backed = self.backed(plugin, cx, &cx.pod.derived.request)?;
+        let counts = scored.iter().any(|resource| is_among(resource, &backed));
+        Ok(if counts { Some(plugin.index(cx)?.changed_rows()) } else { None })
     }
 
-    /// Counts the devices for each scored resource that the pod requests and a device class provides.
-    pub(super) fn counts<P>(
+    /// Returns the devices for each scored resource that the pod requests and a device class provides, in the order of
+    /// the resources; empty if no device counts.
+    pub(super) fn devices<'a, P>(
         self,
         plugin: &P,
-        cx: &RowCycle<'_>,
+        cx: &RowCycle<'a>,
         scored: &[ScoredResource],
-    ) -> PluginResult<CountedDevices>
+    ) -> PluginResult<Vec<Option<ClassDevices<'a>>>>
     where
         P: Indexed<Index = Devices> + Watches<Resources = (ResourceClaim, DeviceClass, ResourceSlice)>,
     {
-        let (Some(gates), Some(cx)) = (self.gates, cx.cluster()) else {
-            return Ok(CountedDevices::default());
-        };
+        let (Some(gates), Some(cx)) = (self.gates, cx.cluster()) else { return Ok(Vec::new()) };
         let backed = self.backed(plugin, &cx, &cx.pod.derived.request)?;
         if !scored.iter().any(|resource| is_among(resource, &backed)) {
-            return Ok(CountedDevices::default());
+            return Ok(Vec::new());
         }
         let (devices, (_, classes, _)) = (plugin.index(&cx)?, plugin.watched(cx.objects));
-        let counts = scored.iter().map(|resource| {
+        let of_class = |resource: &ScoredResource| {
             let ResourceColumn::Scalar(name) = &resource.column else { return None };
             let name = backed.iter().find(|backed| *backed == name)?;
             let class = classes.get("", devices.class_of_extended_resource(name)?)?;
-            let rows = (0..cx.nodes.rows()).map(NodeIdx::from).map(|row| cx.nodes.node(row));
-            Some(rows.map(|node| devices.count_of_class(class, gates, node)).collect())
-        });
-        Ok(CountedDevices(counts.collect()))
+            Some(ClassDevices { devices, class, gates })
+        };
+        Ok(scored.iter().map(of_class).collect())
     }
 }
 
 fn is_among(resource: &ScoredResource, backed: &[Str]) -> bool {
     matches!(&resource.column, ResourceColumn::Scalar(name) if backed.contains(name))
 }
+
+#[cfg(test)]
+#[path = "backing_tests.rs"]
+mod tests;

@@ -22,10 +22,10 @@
 //! - Version 1.36 crashes if it scores a resource that a device class with selectors provides.
 
 use harbormaster_api::args::NodeResourcesBalancedAllocationArgs;
-use harbormaster_framework::prelude::*;
+use harbormaster_framework::{prelude::*, row_log::RowLog};
 
 use super::{
-    backing::{Backing, CountedDevices},
+    backing::Backing,
     lanes::{Lane, RequestKind, ScoredResource},
 };
 use crate::{
@@ -72,41 +72,41 @@ impl Indexed for NodeResourcesBalancedAllocation {
 impl ReadsCluster for NodeResourcesBalancedAllocation {
     fn reads_cluster(&self, cx: &Cycle<'_>, reads: &mut Reads) -> PluginResult<()> {
         let backed = self.backing.backed(self, cx, &cx.pod.derived.request)?;
-        Backing::read_scored(self, cx, &backed, &self.resources, reads)
+        Backing::read_scored(&backed, &self.resources, reads);
+        Ok(())
+    }
+
+    fn changed_rows<'a>(&self, cx: &Cycle<'a>) -> PluginResult<Option<&'a RowLog>> {
+        self.backing.changed_rows(self, cx, &self.resources)
     }
 }
 
-impl PreScore<Row, (), CountedDevices> for NodeResourcesBalancedAllocation {
-    fn pre_score(&self, cx: &RowCycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<CountedDevices>> {
-        if self.requests_nothing(cx.pod) {
-            return Ok(PreScored::Skip);
-        }
-        Ok(PreScored::Continue(self.backing.counts(self, cx, &self.resources)?))
+impl PreScore<Row> for NodeResourcesBalancedAllocation {
+    fn pre_score(&self, cx: &RowCycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<()>> {
+        Ok(if self.requests_nothing(cx.pod) { PreScored::Skip } else { PreScored::Continue(()) })
     }
 }
 
-impl Score<Row, CountedDevices> for NodeResourcesBalancedAllocation {
-    fn score(&self, cx: &RowCycle<'_>, devices: &CountedDevices, node: NodeRef<'_>) -> PluginResult<i64> {
+impl Score<Row> for NodeResourcesBalancedAllocation {
+    fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
         if self.requests_nothing(cx.pod) {
             return Ok(0);
         }
-        Ok(score(&self.lanes(cx, devices), node.idx()))
+        Ok(score(&self.lanes(cx)?, node.idx(), &mut Vec::new()))
     }
 
-    fn score_batch(
-        &self,
-        cx: &RowCycle<'_>,
-        devices: &CountedDevices,
-        scores: &mut Scores<'_>,
-    ) -> PluginResult<()> {
+    fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
         if self.requests_nothing(cx.pod) {
             scores.iter_mut().for_each(|(_, score)| *score = 0);
             return Ok(());
         }
-        let lanes = self.lanes(cx, devices);
+        let lanes = self.lanes(cx)?;
         match lanes.as_slice() {
             [a, b] => scores.iter_mut().for_each(|(row, raw)| *raw = score_two(a, b, row)),
-            all => scores.iter_mut().for_each(|(row, raw)| *raw = score(all, row)),
+            all => {
+                let mut amounts = Vec::with_capacity(all.len());
+                scores.iter_mut().for_each(|(row, raw)| *raw = score(all, row, &mut amounts));
+            }
         }
         Ok(())
     }
@@ -117,17 +117,20 @@ impl NodeResourcesBalancedAllocation {
         self.resources.iter().all(|r| r.of(&pod.derived.request) == 0)
     }
 
-    fn lanes<'a>(&'a self, cx: &RowCycle<'a>, devices: &'a CountedDevices) -> Vec<Lane<'a>> {
+    fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> PluginResult<Vec<Lane<'a>>> {
         let request = &cx.pod.derived.request;
         let asks = self.resources.iter().map(|r| r.of(request));
-        Lane::of(&self.resources, asks, cx.nodes, RequestKind::Requested, devices)
+        let devices = self.backing.devices(self, cx, &self.resources)?;
+        Ok(Lane::of(&self.resources, asks, cx.nodes, RequestKind::Requested, &devices))
     }
 }
 
-#[inline]
-fn score(lanes: &[Lane<'_>], row: NodeIdx) -> i64 {
-    let with = balance(lanes.iter().map(|lane| (lane.at(row), lane.ask)));
-    let without = balance(lanes.iter().map(|lane| (lane.at(row), 0)));
+/// Computes the score of a node. `amounts` is a buffer: reading a lane may be slow, because devices are counted.
+fn score(lanes: &[Lane<'_>], row: NodeIdx, amounts: &mut Vec<((i64, i64), i64)>) -> i64 {
+    amounts.clear();
+    amounts.extend(lanes.iter().map(|lane| (lane.at(row), lane.ask)));
+    let with = balance(amounts.iter().copied());
+    let without = balance(amounts.iter().map(|(amount, _)| (*amount, 0)));
     50 + (50 + with - without) / 2
 }
 

@@ -42,10 +42,10 @@ use harbormaster_api::{
     args::NodeResourcesFitArgs,
     requests::{self, StatusRule},
 };
-use harbormaster_framework::prelude::*;
+use harbormaster_framework::{prelude::*, row_log::RowLog};
 
 use super::{
-    backing::{Backing, CountedDevices},
+    backing::Backing,
     demand::{Demand, IgnoredResources},
     lanes::{Lane, RequestKind, ScoredResource},
     strategy::Strategy,
@@ -134,9 +134,12 @@ impl ReadsCluster for NodeResourcesFit {
         let backed = self.backing.backed(self, cx, &cx.pod.derived.request)?;
         if !backed.is_empty() {
             reads.of(&backed);
-            Backing::read_scored(self, cx, &backed, &self.resources, reads)?;
         }
         Ok(())
+    }
+
+    fn changed_rows<'a>(&self, cx: &Cycle<'a>) -> PluginResult<Option<&'a RowLog>> {
+        self.backing.changed_rows(self, cx, &self.resources)
     }
 }
 
@@ -159,29 +162,19 @@ impl Filter<Row, FitState> for NodeResourcesFit {
     }
 }
 
-impl PreScore<Row, FitState, CountedDevices> for NodeResourcesFit {
-    fn pre_score(
-        &self,
-        cx: &RowCycle<'_>,
-        _: &FitState,
-        _: &NodeSet,
-    ) -> PluginResult<PreScored<CountedDevices>> {
-        Ok(PreScored::Continue(self.backing.counts(self, cx, &self.resources)?))
+impl PreScore<Row, FitState> for NodeResourcesFit {
+    fn pre_score(&self, _: &RowCycle<'_>, _: &FitState, _: &NodeSet) -> PluginResult<PreScored<()>> {
+        Ok(PreScored::Continue(()))
     }
 }
 
-impl Score<Row, CountedDevices> for NodeResourcesFit {
-    fn score(&self, cx: &RowCycle<'_>, devices: &CountedDevices, node: NodeRef<'_>) -> PluginResult<i64> {
-        Ok(self.strategy.score(&self.lanes(cx, devices), node.idx()))
+impl Score<Row> for NodeResourcesFit {
+    fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+        Ok(self.strategy.score(&self.lanes(cx)?, node.idx()))
     }
 
-    fn score_batch(
-        &self,
-        cx: &RowCycle<'_>,
-        devices: &CountedDevices,
-        scores: &mut Scores<'_>,
-    ) -> PluginResult<()> {
-        let lanes = self.lanes(cx, devices);
+    fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
+        let lanes = self.lanes(cx)?;
         for (row, score) in scores.iter_mut() {
             *score = self.strategy.score(&lanes, row);
         }
@@ -193,8 +186,7 @@ impl PlacementScore for NodeResourcesFit {
     fn score_placement(&self, cx: &GroupCycle<'_>, proposed: &ProposedPlacement<'_>) -> PluginResult<i64> {
         let requests = || proposed.assignments.iter().map(|one| &one.pod.derived.score_request);
         let asks = self.resources.iter().map(|resource| requests().map(|request| resource.of(request)).sum());
-        let no_devices = CountedDevices::default();
-        let lanes = Lane::of(&self.resources, asks, cx.nodes, RequestKind::NonZero, &no_devices);
+        let lanes = Lane::of(&self.resources, asks, cx.nodes, RequestKind::NonZero, &[]);
         Ok(Strategy::Most.score_together(&lanes, &proposed.placement.nodes))
     }
 }
@@ -208,10 +200,11 @@ impl NodeResourcesFit {
         }
     }
 
-    fn lanes<'a>(&'a self, cx: &RowCycle<'a>, devices: &'a CountedDevices) -> Vec<Lane<'a>> {
+    fn lanes<'a>(&'a self, cx: &RowCycle<'a>) -> PluginResult<Vec<Lane<'a>>> {
         let request = &cx.pod.derived.score_request;
         let asks = self.resources.iter().map(|r| r.of(request));
-        Lane::of(&self.resources, asks, cx.nodes, RequestKind::NonZero, devices)
+        let devices = self.backing.devices(self, cx, &self.resources)?;
+        Ok(Lane::of(&self.resources, asks, cx.nodes, RequestKind::NonZero, &devices))
     }
 
     fn after_pod(&self, pod: &PodInfo, change: &Change<'_>) -> PluginResult<Hint> {

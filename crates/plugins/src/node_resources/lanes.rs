@@ -10,7 +10,7 @@ use harbormaster_framework::{
     table::{Columns, NodeTable},
 };
 
-use super::backing::{CountedDevices, DeviceCounts};
+use super::backing::ClassDevices;
 
 /// The column of the node table that contains a resource's amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,25 +76,25 @@ enum Numbers<'a> {
     Scalar {
         nodes: &'a NodeTable,
         name: &'a str,
-        devices: Option<&'a DeviceCounts>,
+        devices: Option<ClassDevices<'a>>,
     },
 }
 
 impl<'a> Lane<'a> {
     /// Returns the lanes of the resources that count for the pod: all except scalar resources that it does not
-    /// request.
+    /// request. `devices` are the devices that provide each resource; empty if no device counts.
     pub(super) fn of(
         resources: &'a [ScoredResource],
         asks: impl Iterator<Item = i64>,
         nodes: &'a NodeTable,
         count: RequestKind,
-        devices: &'a CountedDevices,
+        devices: &[Option<ClassDevices<'a>>],
     ) -> Vec<Self> {
         let counting = resources.iter().zip(asks).enumerate();
         let counting =
             counting.filter(|(_, (r, ask))| *ask != 0 || !matches!(r.column, ResourceColumn::Scalar(_)));
         let lane = |(at, (r, ask)): (usize, (&'a ScoredResource, i64))| {
-            let devices = devices.of(at);
+            let devices = devices.get(at).copied().flatten();
             Self { ask, weight: r.weight, numbers: Numbers::of(&r.column, nodes, count, devices) }
         };
         counting.map(lane).collect()
@@ -116,9 +116,9 @@ impl<'a> Lane<'a> {
             Numbers::Scalar { nodes, name, devices } => {
                 let node = nodes.node(row);
                 let offered = node.allocatable_scalar(name);
-                let devices = devices.and_then(|devices| devices.get(row.at()));
-                match devices.filter(|(all, _)| offered == 0 && *all > 0) {
-                    Some(counted) => *counted,
+                let counted = devices.filter(|_| offered == 0).map(|devices| devices.on(node));
+                match counted.filter(|(all, _)| *all > 0) {
+                    Some(counted) => counted,
                     None => (offered, node.requested_scalar(name)),
                 }
             }
@@ -131,7 +131,7 @@ impl<'a> Numbers<'a> {
         column: &'a ResourceColumn,
         nodes: &'a NodeTable,
         count: RequestKind,
-        devices: Option<&'a DeviceCounts>,
+        devices: Option<ClassDevices<'a>>,
     ) -> Self {
         let columns: &'a Columns = nodes.columns();
         let (has, used) = match (column, count) {

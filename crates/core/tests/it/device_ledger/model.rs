@@ -60,6 +60,8 @@ pub(super) struct Model {
     slices: BTreeMap<String, Value>,
     nodes: BTreeSet<String>,
     pub(super) bindings: Vec<Binding>,
+    /// Bindings of killed schedulers that may still write.
+    late: Vec<Binding>,
     /// Requests of plugins for pods that gave up their nodes.
     calls: VecDeque<ApiCall>,
     /// Claims by name, as the engine knows them.
@@ -69,9 +71,9 @@ pub(super) struct Model {
     /// Devices that were chosen but that the engine has not seen in a claim yet, by UID of the pod and name of the
     /// claim. The name is empty for extended resources.
     chosen: BTreeMap<(String, String), Devices>,
-    /// False once the host has reported the end of a binding before the engine saw what the binding wrote. From then
-    /// on, the engine may choose devices that are in use.
-    pub(super) is_patient: bool,
+    /// False once the host has reported the end of a binding before the engine saw what the binding wrote, or a write of
+    /// a killed scheduler has arrived late. From then on, a device may belong to two claims.
+    pub(super) is_orderly: bool,
     incarnation: u32,
 }
 
@@ -85,11 +87,12 @@ impl Model {
             slices: BTreeMap::new(),
             nodes: BTreeSet::new(),
             bindings: Vec::new(),
+            late: Vec::new(),
             calls: VecDeque::new(),
             seen: BTreeMap::new(),
             news: VecDeque::new(),
             chosen: BTreeMap::new(),
-            is_patient: true,
+            is_orderly: true,
             incarnation: 0,
         };
         model.create_classes();
@@ -367,7 +370,7 @@ impl Model {
         if self.bindings.is_empty() {
             return;
         }
-        self.is_patient &= is_patient;
+        self.is_orderly &= is_patient;
         if is_patient {
             self.see(usize::MAX);
         }
@@ -402,8 +405,22 @@ impl Model {
         self.chosen.retain(|(uid, _), _| engine.queue().get(&Str::from(uid.as_str())).is_none());
     }
 
-    /// Kills the scheduler in the middle of all bindings, and starts another one.
-    pub(super) fn restart(&mut self, after: usize) {
+    /// Lets a write of a killed scheduler arrive.
+    pub(super) fn late_write(&mut self) {
+        let Some(binding) = self.late.pop() else { return };
+        self.is_orderly = false;
+        // The binding fails if the pod or a claim is gone.
+        drop(pre_bind(&binding.task, &FaultyApi::to(&self.server, Fault::None, 0)));
+        self.news();
+    }
+
+    /// Kills the scheduler in the middle of all bindings, and starts another one. The writes of some bindings are still
+    /// under way.
+    pub(super) fn restart(&mut self, after: usize, under_way: usize) {
+        for _ in 0..under_way {
+            let at = self.pick(0, Stage::New);
+            self.late.extend(at.map(|at| self.bindings.remove(at)));
+        }
         while self.pick(0, Stage::New).is_some() {
             self.pre_bind(0, Fault::Down, after);
         }
@@ -462,6 +479,20 @@ impl Model {
             all.insert(name, devices.clone());
         }
         all
+    }
+
+    /// Devices that several claims have, with the claims.
+    pub(super) fn conflicts(&self) -> Vec<(String, Vec<String>)> {
+        let mut claims: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (claim, devices) in self.visible() {
+            devices.into_iter().for_each(|it| claims.entry(it).or_default().push(format!("default/{claim}")));
+        }
+        let several = claims.into_iter().filter(|(_, claims)| claims.len() > 1);
+        let subject = |device: &str| {
+            let (pool, name) = device.split_once('/').unwrap();
+            format!("device {name}, pool {pool}, driver {DRIVER}")
+        };
+        several.map(|(device, claims)| (subject(&device), claims)).collect()
     }
 
     /// Claims with their allocated devices, according to the API server.

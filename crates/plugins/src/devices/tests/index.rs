@@ -104,17 +104,14 @@ impl World {
         let query = DeviceQuery { claims: &claims, classes, gates: self.gates, max_steps: STEPS };
         let rows = || random::NODES.iter().filter_map(|node| self.cluster.find(node));
         // Some answers are known from earlier queries, and the others are not.
-        let mut together = Vec::new();
-        let nodes = rows().map(|row| self.cluster.node(row));
-        let all = kept.fit_each(&query, nodes, |node, fits| {
-            together.push((node.idx(), fits));
+        let mut unfit = BTreeMap::new();
+        let all = kept.each_unfit(&query, self.cluster.nodes(), &rows().collect(), |node, error| {
+            unfit.insert(node.idx(), error);
             Ok::<_, ()>(())
         });
         all.unwrap();
-        assert_eq!(
-            together,
-            rows().map(|row| (row, new.fits(&query, self.cluster.node(row)))).collect::<Vec<_>>()
-        );
+        let error = |row| new.fits(&query, self.cluster.node(row)).err().map(|error| (row, error));
+        assert_eq!(unfit, rows().filter_map(error).collect());
         let answer = |row| {
             let node = self.cluster.node(row);
             let fits = kept.fits(&query, node);
@@ -175,9 +172,10 @@ pub(super) struct Answer {
 #[test]
 fn the_index_follows_all_changes_and_only_shared_devices_are_allocated_twice() {
     let mut counts = [0; 4];
-    for seed in 0..10_000 {
+    for seed in 0..6_000 {
         let mut world = World::new(seed);
         (0..6).for_each(|_| world.slice_changes());
+        let mut asked = Vec::new();
         for step in 0..4 {
             match world.dice.below(9) {
                 0 => world.slice_changes(),
@@ -199,13 +197,18 @@ fn the_index_follows_all_changes_and_only_shared_devices_are_allocated_twice() {
                     }
                     world.allocate(&names, &answers);
                     world.audit();
+                    asked = names;
                 }
+            }
+            // Some answers are known.
+            if !asked.is_empty() {
+                world.answers(&asked);
             }
         }
     }
     let [allocated, failed, refused, invalid] = counts;
     assert!(
-        allocated > 3_000 && failed > 3_000 && refused > 10_000 && invalid > 500,
+        allocated > 2_000 && failed > 2_000 && refused > 10_000 && invalid > 500,
         "the worlds vary too little: {allocated} allocated, {failed} failed, {refused} refused, {invalid} invalid"
     );
 }

@@ -186,7 +186,7 @@ fn amounts_are_rounded_up_to_what_the_policy_allows() {
     for (policy, wanted, expected) in cases {
         let capacity: slice::DeviceCapacity =
             serde_json::from_value(json!({"value": "4Gi", "requestPolicy": policy})).unwrap();
-        let capacity = [("memory".into(), capacity)].into();
+        let capacity = [("memory".into(), capacity)].into_iter().collect();
         let device = Device { capacity, ..Device::default() };
         let requested = serde_json::from_value(json!({"requests": {"memory": wanted}})).unwrap();
         let rules = DeviceGates::default().rules;

@@ -49,20 +49,47 @@ fn a_pod_wakes_when_its_claim_is_created_or_allocated_or_devices_are_released() 
 }
 
 #[test]
-fn a_rule_that_no_longer_taints_devices_wakes_pods() {
-    let rule = |selector: Value, effect: &str| {
-        let taint = json!({"key": "k", "effect": effect});
+fn a_rule_that_alters_the_taints_of_some_device_wakes_pods() {
+    let at_time = |selector: &Value, effect: &str, time: &str| {
+        let taint = json!({"key": "k", "effect": effect, "timeAdded": time});
         let spec = json!({"deviceSelector": selector, "taint": taint});
         custom::<DeviceTaintRule>(&json!({"metadata": {"name": "r"}, "spec": spec}))
     };
-    let all = || rule(json!({}), "NoSchedule");
-    for (what, old, new, expected) in [
-        ("new", None, Some(all()), None),
-        ("deleted", Some(all()), None, Some(Hint::Queue)),
-        ("unchanged", Some(all()), Some(all()), Some(Hint::Skip)),
-        ("for fewer devices", Some(all()), Some(rule(json!({"pool": "p"}), "NoSchedule")), Some(Hint::Queue)),
-        ("without effect", Some(rule(json!({}), "None")), Some(all()), Some(Hint::Skip)),
-        ("without devices", Some(rule(json!(null), "NoSchedule")), None, Some(Hint::Skip)),
+    let rule = |selector: Value, effect: &str| at_time(&selector, effect, "2026-01-01T00:00:00Z");
+    let everywhere = || rule(json!({}), "NoSchedule");
+    let of_pool = |pool: &str| rule(json!({"driver": DRIVER, "pool": pool}), "NoSchedule");
+    let of_device = |device: &str| rule(json!({"pool": "n1", "device": device}), "NoSchedule");
+    let of_nothing = || rule(json!(null), "NoSchedule");
+    let mut labeled = everywhere();
+    labeled.metadata.labels = [("a", "b")].into_iter().collect();
+    for (what, old, new, wakes) in [
+        ("new", None, Some(everywhere()), true),
+        ("new, without effect", None, Some(rule(json!({}), "None")), true),
+        ("new, without devices", None, Some(of_nothing()), false),
+        ("new, for an unknown pool", None, Some(of_pool("n3")), false),
+        ("new, for another driver", None, Some(rule(json!({"driver": "other.com"}), "NoSchedule")), false),
+        ("new, for a device of another pool", None, Some(of_device("c")), false),
+        ("deleted", Some(everywhere()), None, true),
+        ("deleted, without effect", Some(rule(json!({}), "None")), None, true),
+        ("deleted, without devices", Some(of_nothing()), None, false),
+        ("unchanged", Some(everywhere()), Some(everywhere()), false),
+        ("labeled", Some(everywhere()), Some(labeled), false),
+        ("for fewer devices", Some(everywhere()), Some(of_pool("n1")), true),
+        ("for other devices", Some(of_device("a")), Some(of_device("b")), true),
+        ("for other unknown devices", Some(of_device("c")), Some(of_device("d")), false),
+        (
+            "with other fields for the same devices",
+            Some(of_pool("n2")),
+            Some(rule(json!({"pool": "n2"}), "NoSchedule")),
+            false,
+        ),
+        ("with another effect", Some(rule(json!({}), "None")), Some(everywhere()), true),
+        (
+            "with another time",
+            Some(everywhere()),
+            Some(at_time(&json!({}), "NoSchedule", "2026-01-02T00:00:00Z")),
+            true,
+        ),
     ] {
         let action = match (&old, &new) {
             (None, _) => Action::ADD,
@@ -75,7 +102,8 @@ fn a_rule_that_no_longer_taints_devices_wakes_pods() {
         let hint = |release| {
             Trial::of(plugin_of(release)).hint_with_objects(cluster.objects(), event, &pod, &change)
         };
-        assert_eq!([hint(Release::V1_36), hint(Release::V1_37)], [None, expected], "{what}");
+        let expected = if wakes { Hint::Queue } else { Hint::Skip };
+        assert_eq!([hint(Release::V1_36), hint(Release::V1_37)], [None, Some(expected)], "{what}");
     }
 }
 
