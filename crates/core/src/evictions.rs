@@ -19,6 +19,14 @@ use rustc_hash::FxHashMap;
 
 use crate::{effect::EvictTask, pods::Pods};
 
+/// Pods to evict for one preemptor.
+#[derive(Debug, Default)]
+pub(crate) struct Victims {
+    pub(crate) pods: Vec<Arc<PodInfo>>,
+    /// Number of pods whose eviction violates a disruption budget.
+    pub(crate) violations: usize,
+}
+
 /// The pod or group that needs resources, and the place from which pods are evicted for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Preemption {

@@ -85,6 +85,17 @@ impl BatchResult {
     }
 }
 
+/// Numbers of pods to evict for one preemptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VictimCounts {
+    /// All of them.
+    pub pods: usize,
+    /// Groups, and single members of groups, among them.
+    pub disrupted: usize,
+    /// Those whose eviction violates a disruption budget.
+    pub violations: usize,
+}
+
 /// Records measurements. The methods are called on the engine's thread.
 pub trait Meter: fmt::Debug + Send + Sync {
     /// Current time.
@@ -135,9 +146,14 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records the end of a pod's wait on Permit.
     fn permitted(&self, status: Status, begun: Stamp);
 
-    /// Records the number of pods to evict for one preemptor, which is a `pod` or a `podgroup`. `disrupted` is the number
-    /// of groups, and of single members of groups, among them.
-    fn victims(&self, preemptor: &'static str, victims: usize, disrupted: usize);
+    /// Records the number of placements that were generated for a group.
+    fn placements_generated(&self, profile: usize, count: usize);
+
+    /// Records that the members of a group were tried in a placement; `feasible` is true if enough of them found nodes.
+    fn placement_tried(&self, profile: usize, feasible: bool, begun: Stamp);
+
+    /// Records the pods to evict for one preemptor, which is a `pod` or a `podgroup`.
+    fn victims(&self, preemptor: &'static str, victims: VictimCounts);
 
     /// Records the end of the evictions for one preemptor.
     fn evicted(&self, preemptor: &'static str, failed: bool, begun: Stamp);

@@ -1,7 +1,5 @@
 //! PostFilter: finds pods that can be evicted for a pod that fits no node.
 
-use std::sync::Arc;
-
 use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     api_call::ApiCall,
@@ -23,6 +21,7 @@ use harbormaster_framework::{
 };
 
 use crate::{
+    evictions::Victims,
     groups::Groups,
     nominator::{NewNomination, Nominated},
 };
@@ -35,7 +34,7 @@ pub(crate) struct PostFilterResult {
     /// Effect on the pod's nomination.
     pub(crate) nomination: NewNomination,
     /// Pods to evict from the nominated node.
-    pub(crate) victims: Vec<Arc<PodInfo>>,
+    pub(crate) victims: Victims,
     /// Requests of the plugins to the API server.
     pub(crate) calls: Vec<ApiCall>,
     /// Status for measurements.
@@ -67,7 +66,7 @@ pub(crate) fn post_filter(
 
 impl PostFilterResult {
     fn without_node(diagnosis: Diagnosis, nomination: NewNomination, status: Status) -> Self {
-        Self { diagnosis, nomination, victims: Vec::new(), calls: Vec::new(), status }
+        Self { diagnosis, nomination, victims: Victims::default(), calls: Vec::new(), status }
     }
 }
 
@@ -88,9 +87,10 @@ fn call_plugins(
         let mut cx = PostFilterCycle { pod, pre_filter, pre_filtered, calls: &mut *calls, what_if };
         match profile.plugin(*plugin).post_filter(&mut cx, attempt.state(*plugin)) {
             // This answer and the next are final, so the reasons of earlier plugins are dropped.
-            Ok(PostFiltered::Nominate { node, victims, reasons }) => {
+            Ok(PostFiltered::Nominate { node, victims: pods, violations, reasons }) => {
                 diagnosis.post_filter = reasons.join(", ");
                 let (nomination, status) = (NewNomination::Set(node), Status::Success);
+                let victims = Victims { pods, violations };
                 return Ok(PostFilterResult { diagnosis, nomination, victims, calls: Vec::new(), status });
             }
             Ok(PostFiltered::NoHelp { reasons: why, nomination: effect }) => {

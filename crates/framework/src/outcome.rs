@@ -147,6 +147,8 @@ pub enum PostFiltered {
         /// Pods to evict, in order; may be empty. Until they are gone,
         /// [`crate::cycle::EnqueueCycle::awaits_eviction`] is true for the pod.
         victims: Vec<Arc<PodInfo>>,
+        /// Number of victims whose eviction violates a disruption budget, for measurements.
+        violations: usize,
         /// Human-readable additions to the pod's message; may be empty.
         reasons: Vec<Cow<'static, str>>,
     },

@@ -363,6 +363,9 @@ families! { METRICS,
     WORKLOAD_DISRUPTIONS = histogram(Alpha, "scheduler_preemption_workload_disruptions",
         "Number of workload preemption units being preempted. A single preemption unit can be all pods in a pod group (in case of DisruptionMode=all), or a single pod (in case of DisruptionMode=single).")
         .by(&["preemptor"]).exponential(1.0, 2.0, 11).since(V1_37).with(Feature::GenericWorkload);
+    BUDGET_VIOLATIONS = counter(Alpha, "scheduler_preemption_pdb_violations_total",
+        "Total number of pod disruption budget violations caused by preemption.")
+        .by(&["preemptor"]).since(V1_37).with(Feature::GenericWorkload);
     EVALUATION_DURATION = histogram(Alpha, "scheduler_preemption_evaluation_duration_seconds",
         "Duration in seconds for identifying the target preemption victims.")
         .by(&["preemptor", "result"]).exponential(0.001, 2.0, 16).since(V1_37).with(Feature::GenericWorkload)
@@ -371,6 +374,17 @@ families! { METRICS,
         "Duration in seconds for preempting the target preemption victims. With async preemption enabled, preemption execution does not block the scheduling of other pods.")
         .by(&["preemptor", "result"]).exponential(0.001, 2.0, 16).since(V1_37).with(Feature::GenericWorkload)
         .differs("From the first request for a victim to the last response.");
+
+    GENERATED_PLACEMENTS = counter(Alpha, "scheduler_generated_placements_total",
+        "Number of candidate placements generated when scheduling pod groups.")
+        .by(&["profile"]).since(V1_37).with(Feature::TopologyAwareWorkloadScheduling);
+    PLACEMENT_EVALUATIONS = counter(Alpha, "scheduler_placement_evaluations_total",
+        "Number of candidate placements evaluated when scheduling pod groups, by result. 'feasible' means the pod group fit into the placement, while 'infeasible' means it did not.")
+        .by(&["result", "profile"]).since(V1_37).with(Feature::TopologyAwareWorkloadScheduling);
+    PLACEMENT_DURATION = histogram(Alpha, "scheduler_placement_evaluation_duration_seconds",
+        "Latency in seconds of evaluating a single candidate placement when scheduling pod groups, by result. 'feasible' means the pod group fit into the placement, while 'infeasible' means it did not.")
+        .by(&["result", "profile"]).exponential(0.001, 2.0, 15).since(V1_37)
+        .with(Feature::TopologyAwareWorkloadScheduling);
 
     // --- from decision to binding ---
     PERMIT_DURATION = histogram(Beta, "scheduler_permit_wait_duration_seconds",

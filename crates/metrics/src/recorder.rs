@@ -10,7 +10,7 @@ use std::{
 
 use harbormaster_api::Str;
 use harbormaster_core::{
-    meter::{AttemptResult, BatchResult, HintResult, Meter},
+    meter::{AttemptResult, BatchResult, HintResult, Meter, VictimCounts},
     note::{Cause, QueueState},
 };
 use harbormaster_framework::{
@@ -59,6 +59,10 @@ pub(crate) struct Families {
     pub(crate) workload_preemptions: IntCounterVec,
     workload_victims: Histogram,
     workload_disruptions: HistogramVec,
+    budget_violations: IntCounterVec,
+    generated_placements: IntCounterVec,
+    placement_evaluations: IntCounterVec,
+    placement_duration: HistogramVec,
     pub(crate) evaluation_duration: HistogramVec,
     execution_duration: HistogramVec,
     permit_duration: HistogramVec,
@@ -104,6 +108,10 @@ impl Families {
             workload_preemptions: counters(&table::WORKLOAD_PREEMPTIONS),
             workload_victims: one(&table::WORKLOAD_VICTIMS),
             workload_disruptions: histograms(&table::WORKLOAD_DISRUPTIONS),
+            budget_violations: counters(&table::BUDGET_VIOLATIONS),
+            generated_placements: counters(&table::GENERATED_PLACEMENTS),
+            placement_evaluations: counters(&table::PLACEMENT_EVALUATIONS),
+            placement_duration: histograms(&table::PLACEMENT_DURATION),
             evaluation_duration: histograms(&table::EVALUATION_DURATION),
             execution_duration: histograms(&table::EXECUTION_DURATION),
             permit_duration: histograms(&table::PERMIT_DURATION),
@@ -329,13 +337,34 @@ impl Meter for Recorder {
         series.observe(self.now().since(begun).as_secs_f64());
     }
 
-    fn victims(&self, preemptor: &'static str, victims: usize, disrupted: usize) {
+    fn placements_generated(&self, profile: usize, count: usize) {
+        if let Some(profile) = self.profile_at(profile) {
+            let series = self.families.generated_placements.with_label_values(&[profile.name.as_str()]);
+            series.inc_by(count as u64);
+        }
+    }
+
+    fn placement_tried(&self, profile: usize, feasible: bool, begun: Stamp) {
+        if let Some(profile) = self.profile_at(profile) {
+            let result = if feasible { "feasible" } else { "infeasible" };
+            let labels = [result, profile.name.as_str()];
+            let took = self.now().since(begun).as_secs_f64();
+            self.families.placement_evaluations.with_label_values(&labels).inc();
+            self.families.placement_duration.with_label_values(&labels).observe(took);
+        }
+    }
+
+    fn victims(&self, preemptor: &'static str, victims: VictimCounts) {
+        let VictimCounts { pods, disrupted, violations } = victims;
         let Families { preemption_victims, workload_victims, .. } = &*self.families;
         let family = if preemptor == POD { preemption_victims } else { workload_victims };
-        family.observe(victims as f64);
+        family.observe(pods as f64);
         if disrupted > 0 {
             let series = self.families.workload_disruptions.with_label_values(&[preemptor]);
             series.observe(disrupted as f64);
+        }
+        if violations > 0 {
+            self.families.budget_violations.with_label_values(&[preemptor]).inc_by(violations as u64);
         }
     }
 

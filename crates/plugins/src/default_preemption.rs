@@ -165,7 +165,8 @@ impl DefaultPreemption {
             ))
         };
         let reasons = self.reports_success.then(found).into_iter().map(Cow::Owned).collect();
-        Ok(PostFiltered::Nominate { node, victims: best.victims, reasons })
+        let EvictionPlan { victims, violations, .. } = best;
+        Ok(PostFiltered::Nominate { node, victims, violations, reasons })
     }
 }
 

@@ -12,21 +12,16 @@ use harbormaster_framework::{
 use super::Engine;
 use crate::effect::EvictTask;
 use crate::{
-    evictions::{NextStep, Preemption},
+    evictions::{NextStep, Preemption, Victims},
     input::EvictOutcome,
+    meter::VictimCounts,
     queue::{self, QueuedPod},
 };
 
 impl Engine {
     /// Evicts pods so that `entry`'s pod can run on `node`. Victims that are already being deleted are skipped.
-    pub(super) fn begin_eviction(
-        &mut self,
-        entry: &QueuedPod,
-        node: &Str,
-        victims: Vec<Arc<PodInfo>>,
-        now: Timestamp,
-    ) {
-        if victims.iter().any(|victim| !victim.is_terminating()) {
+    pub(super) fn begin_eviction(&mut self, entry: &QueuedPod, node: &Str, victims: Victims, now: Timestamp) {
+        if victims.pods.iter().any(|victim| !victim.is_terminating()) {
             self.clear_lower_nominations(&entry.pod, node);
         }
         self.begin_round(Preemption::for_pod(&entry.pod, node), victims, now);
@@ -37,7 +32,7 @@ impl Engine {
         &mut self,
         group: &PodGroup,
         members: Vec<Arc<PodInfo>>,
-        victims: Vec<Arc<PodInfo>>,
+        victims: Victims,
         now: Timestamp,
     ) {
         let Some(first) = members.first() else { return };
@@ -52,12 +47,14 @@ impl Engine {
         self.begin_round(preemption, victims, now);
     }
 
-    fn begin_round(&mut self, preemption: Preemption, victims: Vec<Arc<PodInfo>>, now: Timestamp) {
-        let (all, disrupted) = (victims.len(), self.disrupted_groups(&victims));
-        let mut victims: Vec<Arc<PodInfo>> = victims.into_iter().filter(|v| !v.is_terminating()).collect();
+    fn begin_round(&mut self, preemption: Preemption, victims: Victims, now: Timestamp) {
+        let Victims { pods, violations } = victims;
+        let disrupted = self.disrupted_groups(&pods);
+        let counts = VictimCounts { pods: pods.len(), disrupted, violations };
+        let mut victims: Vec<Arc<PodInfo>> = pods.into_iter().filter(|v| !v.is_terminating()).collect();
         let Some(last) = victims.pop() else { return };
         let started = self.meter.as_ref().map(|meter| {
-            meter.victims(preemption.kind, all, disrupted);
+            meter.victims(preemption.kind, counts);
             meter.now()
         });
         self.queue.hold_for_eviction(preemption.key.clone());

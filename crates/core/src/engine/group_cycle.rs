@@ -394,7 +394,7 @@ impl Engine {
             self.fail_member(&mut group, entry, own, nomination, outcomes, now);
         }
         self.report_group(&group, false, failure.reason(), failure.message(), now);
-        if !found.victims.is_empty() {
+        if !found.victims.pods.is_empty() {
             let members: Vec<Arc<PodInfo>> = group.members.iter().map(|entry| entry.pod.clone()).collect();
             self.begin_group_eviction(&group.group, members, found.victims, now);
         }

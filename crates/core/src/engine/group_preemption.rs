@@ -21,6 +21,7 @@ use super::{
     group_cycle::{GroupFailure, Trial},
 };
 use crate::{
+    evictions::Victims,
     failure::Failure,
     post_filter::was_pre_filtered,
     queue::{QueuedGroup, QueuedPod},
@@ -34,7 +35,7 @@ pub(super) struct GroupPostFilterResult {
     /// UID of each member that has a place, with the name of the node; `None` if there is no way to place the group.
     pub(super) nodes: Option<Vec<(Str, Str)>>,
     /// Pods to evict.
-    pub(super) victims: Vec<Arc<PodInfo>>,
+    pub(super) victims: Victims,
 }
 
 /// Members that have been tried in the cycle.
@@ -92,7 +93,8 @@ impl Engine {
             let pre_filtered = !self.finder.is_in_parity() || tried.was_pre_filtered(profile, *plugin);
             let plugin = profile.plugin(*plugin);
             match self.with_what_if(group, members, pre_filtered, now, |cx| plugin.group_post_filter(cx)) {
-                Ok(GroupPostFiltered::Nominate { nodes, victims, reasons }) => {
+                Ok(GroupPostFiltered::Nominate { nodes, victims: pods, violations, reasons }) => {
+                    let victims = Victims { pods, violations };
                     let result = GroupPostFilterResult { text: joined(reasons), nodes: Some(nodes), victims };
                     return (Status::Success, Ok(result));
                 }

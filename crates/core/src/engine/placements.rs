@@ -57,7 +57,12 @@ impl Engine {
             self.place_members(group, members, None, trial, now)?;
         } else {
             let placed = match self.generate_placements(&profile, group, &members) {
-                Ok(placements) => self.place_in_best(&profile, group, members, placements, trial, now),
+                Ok(placements) => {
+                    if let Some(meter) = &self.meter {
+                        meter.placements_generated(group.standing.profile, placements.len());
+                    }
+                    self.place_in_best(&profile, group, members, placements, trial, now)
+                }
                 Err(failure) => {
                     trial.untried = members;
                     Err(failure)
@@ -124,7 +129,12 @@ impl Engine {
             let is_everywhere = placement.nodes.len() == self.cache.cluster.node_count();
             let within = (!is_everywhere).then_some(&placement.nodes);
             let mut tried = Trial { keeps_attempts: count > 1, ..Trial::default() };
-            match self.place_members(group, members.clone(), within, &mut tried, now) {
+            let begun = self.meter.as_ref().map(|meter| meter.now());
+            let placed = self.place_members(group, members.clone(), within, &mut tried, now);
+            if let (Some(meter), Some(begun), false) = (&self.meter, begun, is_error(&placed)) {
+                meter.placement_tried(group.standing.profile, placed.is_ok(), begun);
+            }
+            match placed {
                 Ok(()) if count == 1 => {
                     trial.end_as(tried);
                     return Ok(());
@@ -215,6 +225,10 @@ impl Engine {
             objects: self.cache.cluster.objects(),
         })
     }
+}
+
+fn is_error(placed: &Result<(), GroupFailure>) -> bool {
+    matches!(placed, Err(GroupFailure::Error(_)))
 }
 
 /// Returns the sum of the weighted scores of each placement.

@@ -16,6 +16,7 @@ use harbormaster_framework::{
 use super::Engine;
 use crate::{
     bindings::ChosenNode,
+    evictions::Victims,
     failure::Failure,
     meter::AttemptResult,
     nominator::NewNomination,
@@ -30,12 +31,12 @@ struct FailedSearch {
     failure: Failure,
     nomination: NewNomination,
     /// Empty unless a node is nominated.
-    victims: Vec<Arc<PodInfo>>,
+    victims: Victims,
 }
 
 impl FailedSearch {
     fn without_victims(failure: Failure, nomination: NewNomination) -> Self {
-        Self { failure, nomination, victims: Vec::new() }
+        Self { failure, nomination, victims: Victims::default() }
     }
 }
 

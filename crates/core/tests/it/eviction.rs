@@ -39,7 +39,7 @@ impl PostFilter for Bully {
         let names = cx.pod.annotations.get("victims").map(|names| names.split(','));
         let victim = |name: &str| there.iter().find(|pod| pod.name == name).cloned();
         let victims = names.into_iter().flatten().filter_map(victim).collect();
-        Ok(PostFiltered::Nominate { node: "n".into(), victims, reasons: Vec::new() })
+        Ok(PostFiltered::Nominate { node: "n".into(), victims, violations: 0, reasons: Vec::new() })
     }
 }
 

@@ -57,7 +57,8 @@ impl PostFilter<usize> for Quota {
             // The plugin returns while the pod is still removed; the cluster is restored nevertheless.
             dry_run.remove_pod(&first)?;
             if fits_without && !fits_with {
-                return Ok(PostFiltered::Nominate { node: name, victims: Vec::new(), reasons: Vec::new() });
+                let (victims, reasons) = (Vec::new(), Vec::new());
+                return Ok(PostFiltered::Nominate { node: name, victims, violations: 0, reasons });
             }
         }
         Ok(PostFiltered::NoHelp {

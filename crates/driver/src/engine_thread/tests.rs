@@ -183,6 +183,7 @@ impl PostFilter for Jealous {
         Ok(PostFiltered::Nominate {
             node: there.name().clone(),
             victims: there.pods().to_vec(),
+            violations: 0,
             reasons: Vec::new(),
         })
     }

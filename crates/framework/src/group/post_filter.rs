@@ -83,6 +83,8 @@ pub enum GroupPostFiltered {
         nodes: Vec<(Str, Str)>,
         /// Pods to evict; may be empty.
         victims: Vec<Arc<PodInfo>>,
+        /// Number of victims whose eviction violates a disruption budget, for measurements.
+        violations: usize,
         /// Human-readable additions to the group's message; may be empty.
         reasons: Vec<Cow<'static, str>>,
     },

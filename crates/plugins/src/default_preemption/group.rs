@@ -25,7 +25,7 @@ pub(super) fn preempt(cx: &mut GroupPostFilterCycle<'_>, rules: Rules) -> Plugin
         let nominated = |pod: &Arc<PodInfo>| Some((pod.uid.clone(), pod.status.nominated_node_name.clone()?));
         let nodes = cx.members.iter().filter_map(nominated).collect();
         let reasons = reason("ongoing preemption on nominated nodes");
-        return Ok(GroupPostFiltered::Nominate { nodes, victims: Vec::new(), reasons });
+        return Ok(GroupPostFiltered::Nominate { nodes, victims: Vec::new(), violations: 0, reasons });
     }
     let rows = cx.what_if.nodes().live().iter();
     let mut units = units_below(priority, rows, cx.what_if, &mut Wholes::new());
@@ -42,19 +42,22 @@ pub(super) fn preempt(cx: &mut GroupPostFilterCycle<'_>, rules: Rules) -> Plugin
         Ok(assignments) => assignments,
         Err(why) => return Ok(no_help(&why)),
     };
-    let victims = find_victims(units, &assignments, cx.what_if)?;
+    let units = find_victims(units, &assignments, cx.what_if)?;
+    let violations = units.iter().map(|unit| unit.violations).sum();
+    let pods = units.into_iter().flat_map(|unit| unit.pods);
+    let victims: Vec<Arc<PodInfo>> = pods.map(|(_, pod)| pod).collect();
     let name = |row: NodeIdx| cx.what_if.nodes().node(row).name().clone();
     let nodes = assignments.iter().map(|one| (one.pod.uid.clone(), name(one.row))).collect();
     let reasons = reason(&format!("found a placement for podgroup, preempting {} victims", victims.len()));
-    Ok(GroupPostFiltered::Nominate { nodes, victims, reasons })
+    Ok(GroupPostFiltered::Nominate { nodes, victims, violations, reasons })
 }
 
-/// Puts back every unit beside which the members still fit, and returns the pods of the other units.
+/// Puts back every unit beside which the members still fit, and returns the other units.
 fn find_victims(
     units: Vec<Unit>,
     assignments: &[Assignment],
     what_if: &mut dyn GroupWhatIf,
-) -> PluginResult<Vec<Arc<PodInfo>>> {
+) -> PluginResult<Vec<Unit>> {
     let is_local = what_if.is_local();
     let mut victims = Vec::new();
     for unit in units {
@@ -70,7 +73,7 @@ fn find_victims(
         for (row, pod) in unit.pods.iter().rev() {
             what_if.remove(*row, pod);
         }
-        victims.extend(unit.pods.into_iter().map(|(_, pod)| pod));
+        victims.push(unit);
     }
     Ok(victims)
 }

@@ -61,7 +61,7 @@ fn nodes(names: &[&str]) -> Vec<NodeBuilder> {
 /// Formats the answer as `node: victims`, or as the reasons and the effect on the nomination.
 fn describe(answer: PluginResult<PostFiltered>) -> String {
     match answer {
-        Ok(PostFiltered::Nominate { node, victims, reasons }) => {
+        Ok(PostFiltered::Nominate { node, victims, reasons, .. }) => {
             let names = victims.iter().map(|pod| pod.name.as_str());
             let words: Vec<&str> = names.chain(reasons.iter().map(|reason| &**reason)).collect();
             format!("{node}: {}", words.join(" "))

@@ -204,7 +204,12 @@ impl PostFilter<Taken> for Tickets {
                 node.pods().iter().filter(|p| p.priority() < priority).cloned().collect();
             holders.sort_by_key(|pod| std::cmp::Reverse(pod.priority()));
             if let Some(victims) = choose_victims(cx.what_if.dry_run(row), &holders)? {
-                return Ok(PostFiltered::Nominate { node: name, victims, reasons: Vec::new() });
+                return Ok(PostFiltered::Nominate {
+                    node: name,
+                    victims,
+                    violations: 0,
+                    reasons: Vec::new(),
+                });
             }
         }
         Ok(PostFiltered::NoHelp {

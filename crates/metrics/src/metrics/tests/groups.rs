@@ -1,16 +1,19 @@
 //! Attempts for groups of pods, and preemption as it is measured since groups exist.
 
 use harbormaster_api::{
-    Release,
+    Object, PodDisruptionBudget, Release,
     features::{Feature, Features},
+    selector::LabelSelector,
 };
 use harbormaster_core::EvictOutcome;
 use harbormaster_framework::{api_call::ObjectPath, resource::RawObject};
 use harbormaster_plugins::gang_scheduling::PodGroupObject;
 use harbormaster_testkit as testkit;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Effect, Engine, EngineConfig, Input, Metrics, Registry, Timestamp, node, pod, samples};
+
+use crate::families::METRICS;
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
 
@@ -18,8 +21,16 @@ fn features(has_groups: bool) -> Features {
     Features::of(Release::V1_37).with(Feature::GenericWorkload, has_groups)
 }
 
+fn features_with_placements() -> Features {
+    features(true).with(Feature::TopologyAwareWorkloadScheduling, true)
+}
+
 /// An engine with groups and a node for two pods.
 fn engine(metrics: &Metrics) -> Engine {
+    engine_with(metrics, features(true), &[])
+}
+
+fn engine_with(metrics: &Metrics, features: Features, further: &[(&str, &[&str])]) -> Engine {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     let points: [(&str, &[&str]); 6] = [
@@ -30,17 +41,23 @@ fn engine(metrics: &Metrics) -> Engine {
         ("PostFilter", &["DefaultPreemption"]),
         ("PodGroupPostFilter", &["DefaultPreemption"]),
     ];
-    let profile = testkit::profile_for(features(true), &registry, &points, &[]);
+    let points = [&points, further].concat();
+    let profile = testkit::profile_for(features, &registry, &points, &[]);
     let mut engine =
         Engine::new(EngineConfig { meter: Some(metrics.meter()), ..EngineConfig::new(vec![profile]) });
-    engine.handle(Input::Node(node("n").allocatable("2", "4Gi", 110).build()), NOW);
+    engine.handle(Input::Node(node("n").label("rack", "a").allocatable("2", "4Gi", 110).build()), NOW);
     engine
 }
 
 fn add_group(engine: &mut Engine, name: &str, priority: i32, cpu: &str) {
+    add_group_within(engine, name, priority, cpu, &json!(null));
+}
+
+fn add_group_within(engine: &mut Engine, name: &str, priority: i32, cpu: &str, constraints: &Value) {
+    let policy = json!({"gang": {"minCount": 2}});
     let object = json!({
         "metadata": {"name": name, "namespace": "default", "uid": name, "generation": 1},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "priority": priority},
+        "spec": {"schedulingPolicy": policy, "priority": priority, "schedulingConstraints": constraints},
     });
     let key = ObjectPath::of::<PodGroupObject>("default", name).key();
     engine.handle(Input::Custom(RawObject { key, json: object.to_string().into() }), NOW);
@@ -128,6 +145,56 @@ fn preemption_by_a_pod_is_measured_too_if_there_are_groups() {
         assert!(page.contains(line), "{line} is not in\n{page}");
     }
     assert!(!page.contains("scheduler_preemption_workload_disruptions_count"), "{page}");
+}
+
+#[test]
+fn budgets_that_a_preemption_violates_are_counted() {
+    let metrics = Metrics::with(features(true));
+    let mut engine = engine(&metrics);
+    let selector =
+        LabelSelector { match_labels: testkit::labels(&[("app", "a")]), ..LabelSelector::default() };
+    let budget = PodDisruptionBudget {
+        namespace: "default".into(),
+        name: "all".into(),
+        selector: Some(selector),
+        ..PodDisruptionBudget::default()
+    };
+    engine.handle(Input::Object(Object::PodDisruptionBudget(budget)), NOW);
+    for name in ["low-a", "low-b"] {
+        engine.handle(Input::Pod(pod(name).label("app", "a").cpu("1").build()), NOW);
+    }
+    run(&mut engine);
+    add_group(&mut engine, "important", 9, "1");
+    run(&mut engine);
+    let page = metrics.page();
+    assert!(page.contains("preemption_pdb_violations_total{preemptor=\"podgroup\"} 2\n"), "{page}");
+}
+
+#[test]
+fn placements_are_counted_and_timed() {
+    let metrics = Metrics::with(features_with_placements());
+    let generator: (&str, &[&str]) = ("PlacementGenerate", &["TopologyPlacementGenerator"]);
+    let mut engine = engine_with(&metrics, features_with_placements(), &[generator]);
+    engine.handle(Input::Node(node("m").label("rack", "b").allocatable("1", "4Gi", 110).build()), NOW);
+    add_group_within(&mut engine, "g", 0, "1", &json!({"topology": [{"key": "rack"}]}));
+    run(&mut engine);
+    let page = metrics.page();
+    for sample in [
+        "generated_placements_total{profile=\"default-scheduler\"} 2\n",
+        "placement_evaluations_total{profile=\"default-scheduler\",result=\"feasible\"} 1\n",
+        "placement_evaluations_total{profile=\"default-scheduler\",result=\"infeasible\"} 1\n",
+        "placement_evaluation_duration_seconds_count{profile=\"default-scheduler\",result=\"feasible\"} 1\n",
+    ] {
+        assert!(page.contains(&format!("scheduler_{sample}")), "{sample} is not in\n{page}");
+    }
+}
+
+#[test]
+fn without_its_gate_there_are_no_metrics_of_placements() {
+    let has = |features: Features| {
+        METRICS.iter().any(|family| family.name.contains("placement") && family.exists_with(features))
+    };
+    assert!(has(features_with_placements()) && !has(features(true)));
 }
 
 #[test]
