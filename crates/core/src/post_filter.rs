@@ -1,5 +1,7 @@
 //! PostFilter: finds pods that can be evicted for a pod that fits no node.
 
+use std::sync::Arc;
+
 use harbormaster_api::{Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     api_call::ApiCall,
