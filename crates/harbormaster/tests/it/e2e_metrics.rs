@@ -52,7 +52,10 @@ const ONLY_THEIRS: &[(&str, &str)] = &[
 ];
 
 /// Families that only Harbormaster has, with the reasons.
-const ONLY_OURS: &[(&str, &str)] = &[("harbormaster_config_", "kube-scheduler reads its configuration once")];
+const ONLY_OURS: &[(&str, &str)] = &[
+    ("harbormaster_config_", "kube-scheduler reads its configuration once"),
+    ("harbormaster_contradictions", "kube-scheduler does not compare objects with each other"),
+];
 
 /// Samples that must be equal, in addition to evaluations and extension points counted per pod.
 const SAME_VALUES: &[&str] = &[
