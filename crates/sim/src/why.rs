@@ -1,8 +1,8 @@
 //! Answers to "why is this pod pending?", with the smallest changes that would place the pod.
 //!
-//! Reading order: [`change`] (one change and its effect on a pod), [`trials`] (tries changes on the cluster),
-//! [`ideas`] (changes worth trying), [`pod_remedies`] (changes to the pod), [`cluster_remedies`] (changes to the rest
-//! of the cluster), [`wakers`] (events after which the pod is tried again).
+//! Reading order: `change` (one change and its effect on a pod), `trials` (tries changes on the cluster),
+//! `ideas` (changes worth trying), `pod_remedies` (changes to the pod), `cluster_remedies` (changes to the rest
+//! of the cluster), `wakers` (events after which the pod is tried again).
 //!
 //! Invariant: a remedy is listed only after the profile's plugins have accepted the changed pod on the changed cluster.
 
