@@ -4,7 +4,7 @@
 //! use harbormaster_cel::{Attribute, Device, Features, Selector};
 //!
 //! let selector = Selector::compile(r#"device.attributes["gpu.example.com"].model == "a1""#, Features::default())?;
-//! let attributes = [("model".into(), Attribute::String("a1".into()))].into();
+//! let attributes = [("model".into(), Attribute::String("a1".into()))];
 //! let device = Device { driver: "gpu.example.com", attributes: &attributes, ..Device::default() };
 //! assert!(selector.matches(&device)?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
