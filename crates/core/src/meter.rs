@@ -130,6 +130,9 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Records that a pod, or a group with this number of members, enters the given part of the queue.
     fn queued(&self, state: QueueState, cause: Cause, members: Option<usize>);
 
+    /// Records that a pod joins its group, which is in the given part of the queue and stays there.
+    fn joined(&self, state: QueueState, cause: Cause);
+
     /// Increments (or decrements, if `more` is false) the number of the profile's pods that the plugin rejects or
     /// gates.
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool);

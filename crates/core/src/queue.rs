@@ -19,6 +19,7 @@ mod gate;
 mod in_flight;
 mod members;
 mod orders;
+mod parts;
 mod reconfigure;
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     groups::Groups,
-    heap::IndexedHeap,
     meter::Meter,
     note::{Cause, Note, QueueState},
 };
@@ -51,7 +51,7 @@ pub(crate) use members::GroupResult;
 
 use in_flight::InFlight;
 use members::Incomplete;
-use orders::{ByArrival, ByExpiry, BySort};
+use parts::Parts;
 use wakers::{Listener, Wakers};
 
 /// The current time, and what else operations on the queue need.
@@ -151,14 +151,8 @@ pub struct Queue {
     pod_created: ClusterEvent,
     /// True if groups are retried whenever their backoff ends, as in kube-scheduler, and not only after events.
     retries_groups: bool,
-    active: IndexedHeap<Str, Entity, BySort>,
-    rejected_backoff: IndexedHeap<Str, Entity, ByExpiry<BySort>>,
-    error_backoff: IndexedHeap<Str, Entity, ByExpiry<ByArrival>>,
-    unschedulable: FxHashMap<Str, Entity>,
-    /// Number of gated elements.
-    gated: usize,
+    parts: Parts,
     incomplete: Incomplete,
-    by_rejector: FxHashMap<&'static str, BTreeSet<(u64, Str)>>,
     in_flight: InFlight,
     /// Keys of the elements of all queued members of groups, by UID of the member.
     group_keys: FxHashMap<Str, Str>,
@@ -184,20 +178,15 @@ impl Queue {
             flushes_gated: release >= Release::V1_37,
             pod_created: ClusterEvent::new(PodEvents::of(release).unbound, Action::ADD),
             wakers: Wakers::new(&profiles),
-            active: IndexedHeap::new(BySort::new(profiles[0].clone())),
-            rejected_backoff: IndexedHeap::new(ByExpiry(BySort::new(profiles[0].clone()))),
-            error_backoff: IndexedHeap::new(ByExpiry(ByArrival)),
+            parts: Parts::new(&profiles[0]),
             profiles,
             backoff,
             max_wait,
             retries_groups: false,
-            unschedulable: FxHashMap::default(),
-            gated: 0,
             incomplete: Incomplete::default(),
             group_keys: FxHashMap::default(),
             uid_by_name: FxHashMap::default(),
             failed: Vec::new(),
-            by_rejector: FxHashMap::default(),
             in_flight: InFlight::default(),
             held_for_eviction: FxHashSet::default(),
             next_sequence: 0,
@@ -246,21 +235,14 @@ impl Queue {
 
     /// Returns true if [`Self::take_failed`] or [`Self::take_panics`] would return something.
     pub fn has_failures(&self) -> bool {
-        !self.failed.is_empty()
-            || self.wakers.has_panics()
-            || self.sorted_by().into_iter().any(BySort::has_panic)
+        !self.failed.is_empty() || self.wakers.has_panics() || self.parts.has_panic()
     }
 
     /// Takes the plugin panics since the last call, except those that [`Self::take_failed`] returns.
     pub fn take_panics(&mut self) -> Vec<PointError> {
         let mut panics = self.wakers.take_panics();
-        panics.extend(self.sorted_by().into_iter().filter_map(BySort::take_panic));
+        panics.extend(self.parts.take_panics());
         panics
-    }
-
-    /// The orders that call a QueueSort plugin, which may panic.
-    fn sorted_by(&self) -> [&BySort; 2] {
-        [self.active.order(), &self.rejected_backoff.order().0]
     }
 
     /// Returns the index of the profile with the given scheduler name.
@@ -275,33 +257,7 @@ impl Queue {
 
     /// Number of pods in each part.
     pub fn lengths(&self) -> QueueLengths {
-        let mut lengths = QueueLengths {
-            active: self.active.len(),
-            backoff: self.rejected_backoff.len() + self.error_backoff.len(),
-            unschedulable: self.unschedulable.len() - self.gated,
-            gated: self.gated,
-            incomplete: self.incomplete.len(),
-            groups: GroupLengths::default(),
-        };
-        // Each group counts as one element so far.
-        let keys: BTreeSet<&Str> = self.group_keys.values().collect();
-        for key in keys {
-            let Some(entity) = self.entity(key) else { continue };
-            let (pods, groups) = if self.active.get(key).is_some() {
-                (&mut lengths.active, &mut lengths.groups.active)
-            } else if self.error_backoff.get(key).is_some() {
-                (&mut lengths.backoff, &mut lengths.groups.backoff)
-            } else if entity.gated_by.is_some() {
-                (&mut lengths.gated, &mut lengths.groups.gated)
-            } else {
-                (&mut lengths.unschedulable, &mut lengths.groups.unschedulable)
-            };
-            let members = entity.pods().len();
-            *pods += members - 1;
-            groups.groups += 1;
-            groups.members += members;
-        }
-        lengths
+        QueueLengths { incomplete: self.incomplete.len(), ..self.parts.lengths() }
     }
 
     /// Number of pods that were handed out and are neither done nor returned.
@@ -316,28 +272,23 @@ impl Queue {
 
     /// Returns true if [`Self::pop`] would hand out a pod.
     pub fn has_work(&self) -> bool {
-        !self.active.is_empty() || !self.rejected_backoff.is_empty()
+        self.parts.has_active() || self.parts.has_early()
     }
 
     /// Returns true if [`Self::pop`] would hand out a pod that is not in backoff.
     pub fn has_due_work(&self) -> bool {
-        !self.active.is_empty()
+        self.parts.has_active()
     }
 
     /// Returns the element that contains a pod.
     pub fn entity_of(&self, uid: &Str) -> Option<&Entity> {
-        self.entity(self.key_of(uid))
+        self.parts.get(self.key_of(uid))
     }
 
     /// Returns a pod in the queue with its own standing, which is not that of its group.
     pub fn get(&self, uid: &Str) -> Option<&QueuedPod> {
         let queued = self.entity_of(uid).and_then(|entity| entity.pod(uid));
         queued.or_else(|| self.incomplete.get(uid))
-    }
-
-    fn entity(&self, key: &Str) -> Option<&Entity> {
-        let backoff = || self.rejected_backoff.get(key).or_else(|| self.error_backoff.get(key));
-        self.active.get(key).or_else(backoff).or_else(|| self.unschedulable.get(key))
     }
 
     /// Returns the key of the element that contains a pod.
@@ -347,17 +298,17 @@ impl Queue {
 
     /// Pods and groups that are ready to be scheduled.
     pub fn active(&self) -> impl Iterator<Item = &Entity> {
-        self.active.iter()
+        self.parts.active()
     }
 
     /// Pods and groups in backoff.
     pub fn backing_off(&self) -> impl Iterator<Item = &Entity> {
-        self.rejected_backoff.iter().chain(self.error_backoff.iter())
+        self.parts.backing_off()
     }
 
     /// Pods and groups that wait for an event, with the plugins that rejected or gated them.
     pub fn unschedulable(&self) -> impl Iterator<Item = &Entity> {
-        self.unschedulable.values()
+        self.parts.unschedulable()
     }
 
     /// Members of groups whose objects do not exist.
@@ -396,25 +347,26 @@ impl Queue {
             return;
         }
         let key = self.key_of(&pod.uid).clone();
-        if let Some(mut entity) = self.active.remove(&key) {
-            entity.replace(pod);
-            self.active.push(key, entity);
-        } else if let Some(mut entity) = self.rejected_backoff.remove(&key) {
-            entity.replace(pod);
-            self.rejected_backoff.push(key, entity);
-        } else if let Some(mut entity) = self.error_backoff.remove(&key) {
-            entity.replace(pod);
-            self.error_backoff.push(key, entity);
-        } else if let Some(entity) = self.unschedulable.get_mut(&key) {
-            entity.replace(pod);
-            let verdict = |event: &ClusterEvent| {
-                (self.requeue_on(&self.unschedulable[&key], *event, change, at.objects), *event)
-            };
-            if let Some((how, event)) = events.iter().map(verdict).find(|(how, _)| *how != Requeue::Stay) {
-                self.wake(&key, how, Cause::Event(event), at);
-            }
-        } else if !self.incomplete.replace(&pod) {
-            self.add(pod, profile, at);
+        match self.parts.replace(&key, &pod) {
+            Some(QueueState::Unschedulable) => self.waiting_pod_changed(&key, events, change, at),
+            Some(_) => {}
+            None if self.incomplete.replace(&pod) => {}
+            None => self.add(pod, profile, at),
+        }
+    }
+
+    /// Wakes an element that waits for an event if one of the events that changed its pod helps.
+    fn waiting_pod_changed(
+        &mut self,
+        key: &Str,
+        events: &[ClusterEvent],
+        change: &OwnedChange,
+        at: Moment<'_>,
+    ) {
+        let Some(entity) = self.parts.get_unschedulable(key) else { return };
+        let verdict = |event: &ClusterEvent| (self.requeue_on(entity, *event, change, at.objects), *event);
+        if let Some((how, event)) = events.iter().map(verdict).find(|(how, _)| *how != Requeue::Stay) {
+            self.wake(key, how, Cause::Event(event), at);
         }
     }
 
@@ -424,7 +376,7 @@ impl Queue {
         match pod.group() {
             Some(group) => self.remove_member(group, uid, at),
             None => {
-                let entity = self.take(uid);
+                let entity = self.parts.take(uid);
                 entity.iter().for_each(|(_, entity)| self.count_rejectors(entity, false));
             }
         }
@@ -434,20 +386,9 @@ impl Queue {
         }
     }
 
-    /// Takes the element with this key out of its part.
-    fn take(&mut self, key: &Str) -> Option<(QueueState, Entity)> {
-        if let Some(entity) = self.active.remove(key) {
-            return Some((QueueState::Active, entity));
-        }
-        if let Some(entity) = self.rejected_backoff.remove(key).or_else(|| self.error_backoff.remove(key)) {
-            return Some((QueueState::Backoff, entity));
-        }
-        Some((QueueState::Unschedulable, self.take_unschedulable(key)?))
-    }
-
     /// Hands out the next pod or group to be scheduled.
     pub fn pop(&mut self) -> Option<Entity> {
-        let mut entity = self.active.pop().or_else(|| self.pop_backoff())?;
+        let mut entity = self.parts.pop_active().or_else(|| self.pop_early())?;
         self.handed_out += 1;
         self.count_rejectors(&entity, false);
         entity.handed_out();
@@ -462,8 +403,8 @@ impl Queue {
         Some(entity)
     }
 
-    fn pop_backoff(&mut self) -> Option<Entity> {
-        let entry = self.rejected_backoff.pop()?;
+    fn pop_early(&mut self) -> Option<Entity> {
+        let entry = self.parts.pop_early()?;
         if let Some(meter) = &self.meter {
             meter.queued(QueueState::Active, Cause::PoppedFromBackoff, entry.members());
         }
@@ -542,12 +483,12 @@ impl Queue {
         concerns: impl Fn(&PodInfo) -> bool,
     ) {
         self.in_flight.record(event, change, self.wakers.listeners(event));
-        let waiting = self.by_rejector.iter().filter(|(_, pods)| !pods.is_empty());
-        let concerned = waiting.filter(|(plugin, _)| self.wakers.has_listener(plugin, event));
+        let concerned =
+            self.parts.by_rejector().filter(|(plugin, _)| self.wakers.has_listener(plugin, event));
         let woken: BTreeSet<(u64, Str)> = concerned.flat_map(|(_, pods)| pods).cloned().collect();
         for (_, uid) in woken {
             let is_concerned = |entity: &&Entity| entity.pods().iter().any(|entry| concerns(&entry.pod));
-            let Some(entry) = self.unschedulable.get(&uid).filter(is_concerned) else { continue };
+            let Some(entry) = self.parts.get_unschedulable(&uid).filter(is_concerned) else { continue };
             let how = self.requeue_on(entry, event, change, at.objects);
             if how != Requeue::Stay {
                 self.wake(&uid, how, Cause::Event(event), at);
@@ -566,13 +507,9 @@ impl Queue {
     /// group brings its group along.
     pub fn activate(&mut self, uid: &Str, at: Moment<'_>) {
         let key = self.key_of(uid).clone();
-        if self.unschedulable.contains_key(&key) {
-            self.wake(&key, Requeue::Now, Cause::Activated, at);
-            return;
-        }
-        let entry = self.rejected_backoff.remove(&key).or_else(|| self.error_backoff.remove(&key));
-        if let Some(entry) = entry {
-            self.leave_backoff(entry, Cause::Activated, at);
+        match self.parts.take_backoff(&key) {
+            Some(entity) => self.leave_backoff(entity, Cause::Activated, at),
+            None => self.wake(&key, Requeue::Now, Cause::Activated, at),
         }
     }
 
@@ -580,15 +517,8 @@ impl Queue {
 
     /// Activates the pods whose backoff has ended.
     pub fn flush_backoff(&mut self, at: Moment<'_>) {
-        let over = |entry: Option<&Entity>| entry.is_some_and(|e| !self.backoff.is_backing_off(e, at.now));
-        let mut ready = Vec::new();
-        while over(self.rejected_backoff.peek()) {
-            ready.extend(self.rejected_backoff.pop());
-        }
-        while over(self.error_backoff.peek()) {
-            ready.extend(self.error_backoff.pop());
-        }
-        ready.into_iter().for_each(|entry| self.leave_backoff(entry, Cause::BackoffComplete, at));
+        let expired = self.parts.take_expired(&self.backoff, at.now);
+        expired.into_iter().for_each(|entity| self.leave_backoff(entity, Cause::BackoffComplete, at));
     }
 
     /// Retries pods that have waited too long, in case an event was missed.
@@ -597,13 +527,11 @@ impl Queue {
             let since = entry.flushed.map_or(entry.since, |flushed| flushed.max(entry.since));
             self.is_flushed(entry) && at.now.since(since) > self.max_wait
         };
-        let mut stale: Vec<(u64, Str)> =
-            self.unschedulable.values().filter(is_stale).map(|e| (e.sequence, e.key().clone())).collect();
+        let stale = self.parts.unschedulable().filter(is_stale);
+        let mut stale: Vec<(u64, Str)> = stale.map(|e| (e.sequence, e.key().clone())).collect();
         stale.sort();
         for (_, uid) in stale {
-            if let Some(entry) = self.unschedulable.get_mut(&uid) {
-                entry.flushed = Some(at.now);
-            }
+            self.parts.flushed(&uid, at.now);
             self.wake(&uid, Requeue::AfterBackoff, Cause::Timeout, at);
         }
     }
@@ -614,14 +542,13 @@ impl Queue {
 
     /// Time at which the first backoff ends.
     pub fn next_backoff_end(&self) -> Option<Timestamp> {
-        let heads = [self.rejected_backoff.peek(), self.error_backoff.peek()];
-        heads.into_iter().flatten().map(|e| self.backoff.release(e)).min()
+        self.parts.next_backoff_end(&self.backoff)
     }
 
     /// Returns true if a pod waits that [`Self::flush_unschedulable`] will retry.
     pub fn anyone_waits(&self) -> bool {
-        let never_flushed = if self.flushes_gated { 0 } else { self.gated };
-        self.unschedulable.len() > never_flushed
+        let (waiting, gated) = self.parts.waiting();
+        waiting > if self.flushes_gated { 0 } else { gated }
     }
 
     // --- internals ---
@@ -671,7 +598,7 @@ impl Queue {
     }
 
     fn wake(&mut self, uid: &Str, how: Requeue, cause: Cause, at: Moment<'_>) {
-        if let Some(mut entry) = self.take_unschedulable(uid) {
+        if let Some(mut entry) = self.parts.take_unschedulable(uid) {
             entry.after_timeout = cause == Cause::Timeout;
             self.insert(entry, how, Origin { from: QueueState::Unschedulable, cause }, at);
         }
@@ -720,22 +647,6 @@ impl Queue {
 
     fn put_unschedulable(&mut self, entity: Entity, origin: Origin) {
         self.note_move(&entity, origin, QueueState::Unschedulable);
-        let key = entity.key().clone();
-        for plugin in entity.all_rejectors() {
-            self.by_rejector.entry(plugin).or_default().insert((entity.sequence, key.clone()));
-        }
-        self.gated += usize::from(entity.gated_by.is_some());
-        self.unschedulable.insert(key, entity);
-    }
-
-    fn take_unschedulable(&mut self, uid: &Str) -> Option<Entity> {
-        let entry = self.unschedulable.remove(uid)?;
-        self.gated -= usize::from(entry.gated_by.is_some());
-        for plugin in entry.all_rejectors() {
-            if let Some(pods) = self.by_rejector.get_mut(plugin) {
-                pods.remove(&(entry.sequence, uid.clone()));
-            }
-        }
-        Some(entry)
+        self.parts.add_unschedulable(entity);
     }
 }

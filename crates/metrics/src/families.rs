@@ -306,7 +306,8 @@ families! { METRICS,
         .by(&["queue", "type"]).since(V1_37)
         .differs("Up to one second old while pods are being scheduled; exact when idle.");
     INCOMING_PODS = counter(Stable, "scheduler_queue_incoming_pods_total",
-        "Number of pods added to scheduling queues by event and queue type.").by(&["queue", "event"]);
+        "Number of pods added to scheduling queues by event and queue type.").by(&["queue", "event"])
+        .differs("When a pod joins or leaves the queued members of its group, kube-scheduler counts all of them again. Here, only a pod that joins is counted.");
     INCOMING_ENTITIES = counter(Alpha, "scheduler_queue_incoming_entities_total",
         "Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types are either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'.")
         .by(&["queue", "event", "type"]).since(V1_37)

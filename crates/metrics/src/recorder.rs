@@ -203,6 +203,27 @@ impl Recorder {
         self.profiles.lock().unwrap_or_else(PoisonError::into_inner).get(at).cloned()
     }
 
+    /// Calls `count` with the series of a part of the queue that pods enter.
+    fn enters(&self, place: QueueState, cause: Cause, is_group: bool, count: impl FnOnce(&IncomingSeries)) {
+        let queue = match place {
+            QueueState::Active => "active",
+            QueueState::Backoff => "backoff",
+            QueueState::Unschedulable => "unschedulable",
+            QueueState::New | QueueState::InFlight => return,
+        };
+        let kind = if is_group { POD_GROUP } else { POD };
+        let find = |(_, cause, _): &(QueueState, Cause, bool)| {
+            let event = cause.to_string();
+            let Families { incoming_pods, incoming_entities, .. } = &*self.families;
+            let entities = || incoming_entities.with_label_values(&[queue, event.as_str(), kind]);
+            IncomingSeries {
+                pods: incoming_pods.with_label_values(&[queue, event.as_str()]),
+                entities: is_new_entity(place, *cause).then(entities),
+            }
+        };
+        self.incoming.with((place, cause, is_group), find, count);
+    }
+
     /// Starts a new second, and resets the number of hints that may be measured, if the current second has passed.
     fn renew_hints(&self, now: Stamp) {
         let since = Stamp(self.hints_since.load(Relaxed));
@@ -282,24 +303,11 @@ impl Meter for Recorder {
     }
 
     fn queued(&self, place: QueueState, cause: Cause, members: Option<usize>) {
-        let queue = match place {
-            QueueState::Active => "active",
-            QueueState::Backoff => "backoff",
-            QueueState::Unschedulable => "unschedulable",
-            QueueState::New | QueueState::InFlight => return,
-        };
-        let kind = if members.is_some() { POD_GROUP } else { POD };
-        let find = |(_, cause, _): &(QueueState, Cause, bool)| {
-            let event = cause.to_string();
-            let Families { incoming_pods, incoming_entities, .. } = &*self.families;
-            let entities = || incoming_entities.with_label_values(&[queue, event.as_str(), kind]);
-            IncomingSeries {
-                pods: incoming_pods.with_label_values(&[queue, event.as_str()]),
-                entities: is_new_entity(place, *cause).then(entities),
-            }
-        };
-        let count = |series: &IncomingSeries| series.inc(members.unwrap_or(1));
-        self.incoming.with((place, cause, members.is_some()), find, count);
+        self.enters(place, cause, members.is_some(), |series| series.inc(members.unwrap_or(1)));
+    }
+
+    fn joined(&self, place: QueueState, cause: Cause) {
+        self.enters(place, cause, true, |series| series.pods.inc());
     }
 
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool) {

@@ -38,8 +38,8 @@ pub struct Options {
     pub nodes: RangeInclusive<usize>,
     /// Number of pods created in each cluster. Each pod is evaluated without the others.
     pub preemptors: usize,
-    /// If true, Harbormaster's search stops early, as with `--parity`. The report then shows how much more the victims
-    /// cost.
+    /// If true, Harbormaster's search stops early, as with `--parity`. Victims that cost more than those that a full search
+    /// would find are then no mistake.
     pub parity: bool,
 }
 
@@ -53,14 +53,20 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Repor
     for seed in options.seed..options.seed.saturating_add(options.clusters) {
         let scene = Scene::new(seed, &options.nodes, options.preemptors);
         let mut ours = Ours::new(options, &scene.objects)?;
-        compare(&scene, original, &mut ours, &mut report).with_context(|| format!("seed {seed}"))?;
+        compare(&scene, original, &mut ours, options, &mut report).with_context(|| format!("seed {seed}"))?;
         report.clusters += 1;
         progress(&report);
     }
     Ok(report)
 }
 
-fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report: &mut Report) -> Result<()> {
+fn compare(
+    scene: &Scene,
+    original: &mut VerdictOracle,
+    ours: &mut Ours,
+    options: &Options,
+    report: &mut Report,
+) -> Result<()> {
     let importance = Importance::of(&scene.objects);
     let request = Request { objects: scene.objects.clone(), preempt: true, ..Request::default() };
     let response = original.ask(&request)?;
@@ -74,7 +80,7 @@ fn compare(scene: &Scene, original: &mut VerdictOracle, ours: &mut Ours, report:
         };
         report.preemptors += 1;
         let eviction = ours.evicted_for(&verdict.pod)?;
-        if let Some(wrong) = judge(&importance, &theirs, eviction.as_ref(), report) {
+        if let Some(wrong) = judge(&importance, &theirs, eviction.as_ref(), options, report) {
             report.findings.push(Finding { seed: scene.seed, pod: verdict.pod, wrong });
         }
     }
@@ -86,6 +92,7 @@ fn judge(
     importance: &Importance,
     theirs: &Preemption,
     ours: Option<&Eviction>,
+    options: &Options,
     report: &mut Report,
 ) -> Option<String> {
     let best = theirs.candidates.get(&theirs.node).map(|candidate| importance.cost_of(candidate));
@@ -107,5 +114,9 @@ fn judge(
     }
     let cost = importance.cost_of(candidate);
     report.on_the_same_node += usize::from(ours.node == theirs.node);
+    if cost > *best && options.parity {
+        report.costlier += 1;
+        return None;
+    }
     (cost > *best).then(|| format!("{} costs {cost}; {} costs only {best}", ours.node, theirs.node))
 }

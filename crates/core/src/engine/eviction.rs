@@ -49,11 +49,13 @@ impl Engine {
 
     fn begin_round(&mut self, preemption: Preemption, victims: Victims, now: Timestamp) {
         let Victims { pods, violations } = victims;
-        let disrupted = self.disrupted_groups(&pods);
-        let counts = VictimCounts { pods: pods.len(), disrupted, violations };
+        let counts = self.meter.as_ref().map(|_| {
+            let disrupted = self.disrupted_groups(&pods);
+            VictimCounts { pods: pods.len(), disrupted, violations }
+        });
         let mut victims: Vec<Arc<PodInfo>> = pods.into_iter().filter(|v| !v.is_terminating()).collect();
         let Some(last) = victims.pop() else { return };
-        let started = self.meter.as_ref().map(|meter| {
+        let started = self.meter.as_ref().zip(counts).map(|(meter, counts)| {
             meter.victims(preemption.kind, counts);
             meter.now()
         });

@@ -47,20 +47,49 @@ impl Placed {
     }
 }
 
+/// A member that has failed.
+pub(super) struct Failed {
+    pub(super) entry: QueuedPod,
+    pub(super) failure: Failure,
+    /// What becomes of its nomination, unless its group gets nodes by preemption.
+    nomination: NewNomination,
+}
+
+impl Failed {
+    /// A member for which there was no node. It may still hope for the node to which it is nominated.
+    fn found_no_node(entry: QueuedPod, failure: Failure) -> Self {
+        let nomination = match failure {
+            Failure::NoNodes => NewNomination::Clear,
+            _ => NewNomination::Keep,
+        };
+        Self { entry, failure, nomination }
+    }
+
+    /// A member for which there was a node that it could not keep.
+    fn lost_its_node(entry: QueuedPod, failure: Failure) -> Self {
+        Self { entry, failure, nomination: NewNomination::Clear }
+    }
+
+    /// A member that was not tried.
+    fn not_tried(entry: QueuedPod, failure: Failure) -> Self {
+        Self { entry, failure, nomination: NewNomination::Keep }
+    }
+}
+
 /// Members of a group, after each of them has been tried or the cycle has stopped.
 pub(super) struct Trial {
     pub(super) placed: Vec<Placed>,
     /// Members that found nodes, and have given them up.
     pub(super) released: Vec<QueuedPod>,
-    /// Members that found no node.
-    pub(super) rejected: Vec<(QueuedPod, Failure)>,
+    /// Members that found no node, or could not keep it.
+    pub(super) rejected: Vec<Failed>,
     /// Members that were not tried.
     pub(super) untried: Vec<QueuedPod>,
     /// Plugins that rejected the group or its members in other placements.
     pub(super) rejectors: Vec<&'static str>,
     /// True if the attempts of the members that found nodes are kept.
     pub(super) keeps_attempts: bool,
-    /// True if whether a member fits a node depended on that node alone.
+    /// True if whether each of the placed members fits a node depends on that node alone.
     pub(super) is_local: bool,
     /// Start of the attempt, if it is measured.
     pub(super) begun: Option<Stamp>,
@@ -197,15 +226,11 @@ impl Engine {
             return Err(GroupFailure::Rejected(format!("{REJECTED}, {why}")));
         }
         while let Some(entry) = members.next() {
-            match self.place(&entry, within, trial, now) {
-                Ok((held, attempt)) => trial.placed.push(Placed { entry, held, attempt }),
-                Err(failure @ Failure::Error(_)) => {
-                    let why = format!("failed to schedule other pod from a pod group: {}", failure.message());
-                    trial.rejected.push((entry, failure));
-                    trial.untried.extend(members);
-                    return Err(GroupFailure::Error(why));
-                }
-                Err(failure) => trial.rejected.push((entry, failure)),
+            self.place(entry, within, trial, now);
+            if let Some(Failed { failure: failure @ Failure::Error(_), .. }) = trial.rejected.last() {
+                let why = format!("failed to schedule other pod from a pod group: {}", failure.message());
+                trial.untried.extend(members);
+                return Err(GroupFailure::Error(why));
             }
             feasibility = self.feasibility(group, members.len())?;
             if let Feasibility::Never(why) = feasibility {
@@ -219,14 +244,29 @@ impl Engine {
         }
     }
 
-    /// Finds a node for one member and occupies it. Returns the attempt if the trial keeps it.
-    fn place(
+    /// Finds a node for one member and occupies it.
+    fn place(&mut self, entry: QueuedPod, within: Option<&NodeSet>, trial: &mut Trial, now: Timestamp) {
+        let attempt = match self.attempt(&entry, within, now) {
+            Ok(attempt) => attempt,
+            Err(failure) => return trial.rejected.push(Failed::found_no_node(entry, failure)),
+        };
+        trial.is_local &= attempt.is_local();
+        match self.hold(&entry, &attempt) {
+            Ok(held) => {
+                let attempt = trial.keeps_attempts.then_some(attempt);
+                trial.placed.push(Placed { entry, held, attempt });
+            }
+            Err(failure) => trial.rejected.push(Failed::lost_its_node(entry, failure)),
+        }
+    }
+
+    /// Finds a node for one member.
+    fn attempt(
         &mut self,
         entry: &QueuedPod,
         within: Option<&NodeSet>,
-        trial: &mut Trial,
         now: Timestamp,
-    ) -> Result<(Held, Option<Attempt>), Failure> {
+    ) -> Result<Attempt, Failure> {
         self.nominator.show(&self.pods, &mut self.cache.cluster);
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
@@ -236,13 +276,11 @@ impl Engine {
             meter.searched(begun);
         }
         let mut attempt = found?;
-        trial.is_local &= attempt.is_local();
         if let Decision::Unschedulable(_) = attempt.decision() {
             return Err(Failure::Unschedulable(Box::new(attempt.take_diagnosis())));
         }
         self.note_scores(entry, &attempt);
-        let held = self.hold(entry, &attempt)?;
-        Ok((held, trial.keeps_attempts.then_some(attempt)))
+        Ok(attempt)
     }
 
     /// Occupies a certain node for one member. Returns `None` if it does not fit there.
@@ -278,7 +316,7 @@ impl Engine {
     pub(super) fn place_again(&mut self, entry: QueuedPod, attempt: &Attempt, trial: &mut Trial) {
         match self.hold(&entry, attempt) {
             Ok(held) => trial.placed.push(Placed { entry, held, attempt: None }),
-            Err(failure) => trial.rejected.push((entry, failure)),
+            Err(failure) => trial.rejected.push(Failed::lost_its_node(entry, failure)),
         }
     }
 
@@ -311,7 +349,7 @@ impl Engine {
                 }
                 Err(stopped) => {
                     self.release(&entry, held);
-                    trial.rejected.push((entry, stopped.into()));
+                    trial.rejected.push(Failed::lost_its_node(entry, stopped.into()));
                 }
             }
         }
@@ -334,8 +372,8 @@ impl Engine {
             let pod = entry.pod.clone();
             outcomes.push((pod, self.bind(entry, held, permission, now)));
         }
-        for (entry, failure) in trial.rejected {
-            self.fail_member(&mut group, entry, failure, NewNomination::Keep, outcomes, now);
+        for Failed { entry, failure, nomination } in trial.rejected {
+            self.fail_member(&mut group, entry, failure, nomination, outcomes, now);
         }
         self.report_group(&group, true, "Scheduled", "", now);
         self.group_attempt_ended(&group, AttemptResult::Scheduled, trial.begun);
@@ -354,11 +392,12 @@ impl Engine {
         let rejectors = self.rejectors_of(&group, &trial);
         let Trial { placed, mut released, rejected, untried, begun, .. } = trial;
         released.extend(self.release_all(placed));
-        let untried: Vec<_> = untried.into_iter().map(|entry| (entry, failure.of_member())).collect();
+        let untried = untried.into_iter().map(|entry| Failed::not_tried(entry, failure.of_member()));
+        let untried: Vec<Failed> = untried.collect();
         let found = match &failure {
             GroupFailure::Rejected(_) => {
                 let mut members: Vec<QueuedPod> =
-                    released.iter().chain(firsts(&rejected)).chain(firsts(&untried)).cloned().collect();
+                    released.iter().chain(entries(&rejected)).chain(entries(&untried)).cloned().collect();
                 QueuedGroup::sort(&mut members);
                 let tried = Tried { any_placed: !released.is_empty(), rejected: &rejected };
                 self.group_post_filter(&group, &members, &tried, now)
@@ -370,13 +409,13 @@ impl Engine {
             Err(why) => (GroupFailure::Error(why), GroupPostFilterResult::default()),
         };
         let is_error = matches!(failure, GroupFailure::Error(_));
-        let nomination = |entry: &QueuedPod, otherwise: NewNomination| match &found.nodes {
-            _ if is_error => NewNomination::Clear,
-            None => otherwise,
-            Some(nodes) => match nodes.iter().find(|(uid, _)| uid == entry.uid()) {
+        let nomination = |entry: &QueuedPod, otherwise: NewNomination| {
+            let found = found.nodes.iter().flatten().find(|(uid, _)| uid == entry.uid());
+            match found {
+                _ if is_error => NewNomination::Clear,
                 Some((_, node)) => NewNomination::Set(node.clone()),
-                None => NewNomination::Keep,
-            },
+                None => otherwise,
+            }
         };
         for entry in released {
             let own = match &failure {
@@ -385,11 +424,12 @@ impl Engine {
                 }
                 _ => failure.of_member(),
             };
-            let nomination = nomination(&entry, NewNomination::Clear);
+            let otherwise = if found.nodes.is_some() { NewNomination::Keep } else { NewNomination::Clear };
+            let nomination = nomination(&entry, otherwise);
             self.fail_member(&mut group, entry, own, nomination, outcomes, now);
         }
-        for (entry, own) in rejected.into_iter().chain(untried) {
-            let nomination = nomination(&entry, NewNomination::Keep);
+        for Failed { entry, failure: own, nomination: otherwise } in rejected.into_iter().chain(untried) {
+            let nomination = nomination(&entry, otherwise);
             let own = if is_error && !matches!(own, Failure::Error(_)) { failure.of_member() } else { own };
             self.fail_member(&mut group, entry, own, nomination, outcomes, now);
         }
@@ -451,14 +491,14 @@ impl Engine {
         let mut rejectors: Vec<&'static str> =
             profile.grouping().map(GuardedPlugin::name).into_iter().collect();
         rejectors.extend(&trial.rejectors);
-        for (_, failure) in &trial.rejected {
+        for Failed { failure, .. } in &trial.rejected {
             let (rejected, pending) = failure.rejectors();
             rejectors.extend(rejected.into_iter().chain(pending));
         }
         let placed = trial.placed.iter().map(|placed| &placed.entry);
         let others = placed.chain(&trial.released).chain(&trial.untried);
         let is_alike = |entry: &QueuedPod| {
-            trial.rejected.iter().any(|(other, _)| Arc::ptr_eq(&other.pod.derived, &entry.pod.derived))
+            entries(&trial.rejected).any(|other| Arc::ptr_eq(&other.pod.derived, &entry.pod.derived))
         };
         let mut others = others.filter(|entry| !is_alike(entry));
         if !trial.rejected.is_empty() && others.next().is_some() {
@@ -498,9 +538,9 @@ impl Engine {
     }
 }
 
-/// The members of a list of failures.
-fn firsts(failures: &[(QueuedPod, Failure)]) -> impl Iterator<Item = &QueuedPod> {
-    failures.iter().map(|(entry, _)| entry)
+/// Entries of members that have failed.
+fn entries(failed: &[Failed]) -> impl Iterator<Item = &QueuedPod> {
+    failed.iter().map(|failed| &failed.entry)
 }
 
 /// Returns the condition that a group gets; `None` if nothing changes.

@@ -18,7 +18,7 @@ use harbormaster_framework::{
 
 use super::{
     Engine,
-    group_cycle::{GroupFailure, Trial},
+    group_cycle::{Failed, GroupFailure, Trial},
 };
 use crate::{
     evictions::Victims,
@@ -43,7 +43,7 @@ pub(super) struct Tried<'a> {
     /// True if there was a node for at least one of them.
     pub(super) any_placed: bool,
     /// Failures of the others.
-    pub(super) rejected: &'a [(QueuedPod, Failure)],
+    pub(super) rejected: &'a [Failed],
 }
 
 impl Tried<'_> {
@@ -53,7 +53,7 @@ impl Tried<'_> {
             Failure::Unschedulable(why) => was_pre_filtered(profile, plugin, why.pre_filter.as_ref()),
             _ => false,
         };
-        self.any_placed || self.rejected.iter().any(|(_, failure)| reached(failure))
+        self.any_placed || self.rejected.iter().any(|failed| reached(&failed.failure))
     }
 }
 

@@ -17,19 +17,16 @@ use harbormaster_framework::{
 
 use super::{
     Engine,
-    group_cycle::{GroupFailure, REJECTED, Trial},
+    group_cycle::{Failed, GroupFailure, REJECTED, Trial},
 };
-use crate::{
-    failure::Failure,
-    queue::{QueuedGroup, QueuedPod},
-};
+use crate::queue::{QueuedGroup, QueuedPod};
 
 /// A placement in which enough members found nodes. They occupy none of them.
 struct Candidate {
     placement: GroupPlacement,
     /// The members that found nodes, with the attempts that found them.
     found: Vec<(QueuedPod, Attempt)>,
-    rejected: Vec<(QueuedPod, Failure)>,
+    rejected: Vec<Failed>,
     is_local: bool,
 }
 

@@ -38,9 +38,9 @@ impl Queue {
         entity.gate_failed = false;
         self.note_move(&entity, origin, QueueState::Active);
         let key = entity.key().clone();
-        self.active.push(key.clone(), entity);
-        if let Some(panic) = self.active.order().take_panic()
-            && let Some(entity) = self.active.remove(&key)
+        self.parts.add_active(entity);
+        if let Some(panic) = self.parts.take_active_panic()
+            && let Some((_, entity)) = self.parts.take(&key)
         {
             self.put_failed(entity, panic, origin, at);
         }
@@ -55,16 +55,7 @@ impl Queue {
         entity.gated_by = None;
         entity.gate_failed = false;
         self.note_move(&entity, origin, QueueState::Backoff);
-        self.push_backoff(entity);
-    }
-
-    /// Puts an element into one of the two heaps. Groups never leave their backoff early: an attempt may cost much.
-    pub(super) fn push_backoff(&mut self, entity: Entity) {
-        let key = entity.key().clone();
-        match &entity {
-            Entity::Pod(entry) if entry.has_rejectors() => self.rejected_backoff.push(key, entity),
-            _ => self.error_backoff.push(key, entity),
-        }
+        self.parts.add_backoff(entity);
     }
 
     /// Handles a plugin failure: the element backs off as after a failed attempt, and the plugins are called again when
@@ -82,7 +73,7 @@ impl Queue {
         if let Some(entry) = entity.pods().first() {
             self.failed.push(EnqueueFailure { pod: entry.pod.clone(), error, since: at.now });
         }
-        self.error_backoff.push(entity.key().clone(), entity);
+        self.parts.add_backoff(entity);
     }
 
     /// Returns the PreEnqueue plugin that gates the element, if any: the first one that rejects a pod. The plugin that

@@ -13,20 +13,24 @@ use harbormaster_framework::{
 };
 
 use super::{
-    Cause, Entity, Moment, Origin, Queue, QueueState, QueuedGroup, QueuedPod, Requeue, entry::key_of,
+    Cause, Entity, Moment, Note, Origin, Queue, QueueState, QueuedGroup, QueuedPod, Requeue, entry::key_of,
 };
 
 /// Members of groups whose objects do not exist.
 #[derive(Debug, Default)]
-pub(super) struct Incomplete(BTreeMap<GroupId, Vec<QueuedPod>>);
+pub(super) struct Incomplete {
+    groups: BTreeMap<GroupId, Vec<QueuedPod>>,
+    /// Number of members.
+    len: usize,
+}
 
 impl Incomplete {
     pub(super) fn len(&self) -> usize {
-        self.0.values().map(Vec::len).sum()
+        self.len
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.0.values().flatten()
+        self.groups.values().flatten()
     }
 
     pub(super) fn get(&self, uid: &str) -> Option<&QueuedPod> {
@@ -35,30 +39,35 @@ impl Incomplete {
 
     /// Replaces a member by its newer version. Returns false if it is not here.
     pub(super) fn replace(&mut self, pod: &Arc<PodInfo>) -> bool {
-        let members = pod.group().and_then(|group| self.0.get_mut(group));
+        let members = pod.group().and_then(|group| self.groups.get_mut(group));
         let member = members.and_then(|all| all.iter_mut().find(|entry| *entry.uid() == pod.uid));
         member.map(|entry| entry.pod = pod.clone()).is_some()
     }
 
     /// All members by value.
     pub(super) fn into_all(self) -> impl Iterator<Item = QueuedPod> {
-        self.0.into_values().flatten()
+        self.groups.into_values().flatten()
     }
 
     /// Adds a member of a group.
     pub(super) fn add(&mut self, entry: QueuedPod) {
         if let Some(group) = entry.pod.group().cloned() {
-            self.0.entry(group).or_default().push(entry);
+            self.groups.entry(group).or_default().push(entry);
+            self.len += 1;
         }
     }
 
     fn remove(&mut self, group: &GroupId, uid: &str) {
-        if let Some(members) = self.0.get_mut(group) {
-            members.retain(|entry| *entry.uid() != uid);
-            if members.is_empty() {
-                self.0.remove(group);
-            }
+        if let Some(members) = self.take(group) {
+            members.into_iter().filter(|entry| *entry.uid() != uid).for_each(|entry| self.add(entry));
         }
+    }
+
+    /// Takes the members of a group.
+    fn take(&mut self, group: &GroupId) -> Option<Vec<QueuedPod>> {
+        let members = self.groups.remove(group)?;
+        self.len -= members.len();
+        Some(members)
     }
 }
 
@@ -71,6 +80,15 @@ pub(crate) enum GroupResult {
     Rejected(Vec<&'static str>),
     /// An error.
     Failed,
+}
+
+/// What may gate an element, or open its gate, after a change.
+enum Check {
+    Nothing,
+    /// A new member, which is the last one.
+    Newcomer,
+    /// All members, if the element is gated.
+    Gate,
 }
 
 impl Queue {
@@ -86,45 +104,73 @@ impl Queue {
         let Some(group) = at.groups.get(id) else { return self.incomplete.add(entry) };
         let key = key_of(id);
         self.group_keys.insert(entry.uid().clone(), key.clone());
-        match self.take(&key) {
-            Some((state, Entity::Group(group))) => self.join(group, state, entry, at),
-            _ => {
-                let standing = entry.standing.clone();
-                let entity = Entity::Group(QueuedGroup::new(group.clone(), vec![entry], standing));
-                self.insert(entity, how, origin, at);
-            }
+        if self.parts.get(&key).is_none() {
+            let standing = entry.standing.clone();
+            let entity = Entity::Group(QueuedGroup::new(group.clone(), vec![entry], standing));
+            return self.insert(entity, how, origin, at);
+        }
+        let pod = entry.pod.clone();
+        let from = self.change_element(&key, at, |group| {
+            group.members.push(entry);
+            Check::Newcomer
+        });
+        let to = self.parts.state_of(&key);
+        // If the element has moved, the move of all members was noted.
+        if let (Some(from), Some(to)) = (from, to)
+            && from == to
+        {
+            self.note_joined(pod, origin, to);
         }
     }
 
-    /// Adds a member to an element that was in the given part, and puts the element back. The new member may gate a group
-    /// that is active or in backoff. A group that waits for an event continues to wait.
-    fn join(&mut self, mut group: QueuedGroup, state: QueueState, entry: QueuedPod, at: Moment<'_>) {
-        group.members.push(entry);
-        let entity = Entity::Group(group);
-        if state == QueueState::Unschedulable {
-            return self.put_back(state, entity, at);
+    /// Changes the element of a group, if there is one, and puts it back into the part that it was in. There, a member
+    /// may gate the element, or no longer gate it. An element without members is dropped. Returns the part.
+    fn change_element(
+        &mut self,
+        key: &Str,
+        at: Moment<'_>,
+        change: impl FnOnce(&mut QueuedGroup) -> Check,
+    ) -> Option<QueueState> {
+        let (state, mut entity) = self.parts.take(key)?;
+        let Entity::Group(group) = &mut entity else { return None };
+        let check = change(group);
+        let Some(newest) = entity.pods().last() else {
+            self.count_rejectors(&entity, false);
+            return Some(state);
+        };
+        let waits = state == QueueState::Unschedulable;
+        let origin = Origin { from: state, cause: Cause::Event(self.pod_created) };
+        match check {
+            // A group that waits for an event continues to wait.
+            Check::Newcomer if !waits => match self.gate_of(&entity, newest, at) {
+                Ok(None) => self.put_back(entity, origin, at),
+                Ok(Some(gate)) => self.put_gated(entity, gate, origin),
+                // The whole element is checked again.
+                Err(_) => self.enter_active(entity, origin, at),
+            },
+            Check::Gate if entity.gated_by.is_some() => self.enter_active(entity, origin, at),
+            _ => self.put_back(entity, origin, at),
         }
-        let newcomer = entity.pods().last();
-        match newcomer.map_or(Ok(None), |entry| self.gate_of(&entity, entry, at)) {
-            Ok(Some(gate)) => self.put_gated(entity, gate, self.joined(state)),
-            // If the plugin fails, the whole element is checked again.
-            Err(_) => self.enter_active(entity, self.joined(state), at),
-            Ok(None) => self.put_back(state, entity, at),
-        }
+        Some(state)
     }
 
     /// Puts an element back into the part from which it was taken.
-    fn put_back(&mut self, state: QueueState, entity: Entity, at: Moment<'_>) {
-        match state {
-            QueueState::Active => self.push_active(entity, self.joined(state), at),
-            QueueState::Backoff => self.push_backoff(entity),
-            _ => self.put_unschedulable(entity, self.joined(state)),
+    fn put_back(&mut self, entity: Entity, origin: Origin, at: Moment<'_>) {
+        match origin.from {
+            QueueState::Active => self.push_active(entity, origin, at),
+            QueueState::Backoff => self.parts.add_backoff(entity),
+            _ => self.put_unschedulable(entity, origin),
         }
     }
 
-    /// Origin of an element that moves because its members change.
-    fn joined(&self, from: QueueState) -> Origin {
-        Origin { from, cause: Cause::Event(self.pod_created) }
+    /// Notes that a member has joined an element that stays in its part.
+    fn note_joined(&mut self, pod: Arc<PodInfo>, Origin { from, cause }: Origin, to: QueueState) {
+        if let Some(meter) = &self.meter {
+            meter.joined(to, cause);
+        }
+        if let Some(moves) = &mut self.moves {
+            moves.push(Note::Moved { pod, from, to, event: cause });
+        }
     }
 
     /// Returns a member whose attempt has failed after its group's cycle had ended. If the group has no element, the
@@ -140,7 +186,7 @@ impl Queue {
         group.members.iter().for_each(|entry| self.in_flight.end(entry.uid()));
         // Members may have returned on their own, because the cycle gave them nodes that they lost.
         let key = key_of(&group.group.id);
-        if let Some((_, Entity::Group(returned))) = self.take(&key) {
+        if let Some((_, Entity::Group(returned))) = self.parts.take(&key) {
             group.members.extend(returned.members);
         }
         if group.members.is_empty() {
@@ -185,37 +231,32 @@ impl Queue {
     pub(super) fn remove_member(&mut self, id: &GroupId, uid: &Str, at: Moment<'_>) {
         self.incomplete.remove(id, uid);
         let Some(key) = self.group_keys.remove(uid) else { return };
-        let Some((state, Entity::Group(mut group))) = self.take(&key) else { return };
-        group.members.retain(|entry| entry.uid() != uid);
-        let entity = Entity::Group(group);
-        if entity.pods().is_empty() {
-            self.count_rejectors(&entity, false);
-        } else if entity.gated_by.is_some() {
-            self.enter_active(entity, self.joined(state), at);
-        } else {
-            self.put_back(state, entity, at);
-        }
+        self.change_element(&key, at, |group| {
+            group.members.retain(|entry| entry.uid() != uid);
+            Check::Gate
+        });
     }
 
     /// Handles a group whose object was created or changed: the members that waited for it form an element.
     pub(crate) fn group_changed(&mut self, group: &Arc<PodGroup>, at: Moment<'_>) {
         let key = key_of(&group.id);
-        if let Some((state, Entity::Group(mut queued))) = self.take(&key) {
+        self.change_element(&key, at, |queued| {
             queued.group = group.clone();
-            self.put_back(state, Entity::Group(queued), at);
-        }
-        let Some(members) = self.incomplete.0.remove(&group.id) else { return };
+            Check::Nothing
+        });
+        let Some(members) = self.incomplete.take(&group.id) else { return };
         let Some(standing) = members.first().map(|entry| entry.standing.clone()) else { return };
         for entry in &members {
             self.group_keys.insert(entry.uid().clone(), key.clone());
         }
         let entity = Entity::Group(QueuedGroup::new(group.clone(), members, standing));
-        self.enter_active(entity, self.joined(QueueState::New), at);
+        let origin = Origin { from: QueueState::New, cause: Cause::Event(self.pod_created) };
+        self.enter_active(entity, origin, at);
     }
 
     /// Handles a group whose object was deleted: its queued members wait until it is created again.
     pub(crate) fn group_gone(&mut self, id: &GroupId) {
-        let Some((_, entity)) = self.take(&key_of(id)) else { return };
+        let Some((_, entity)) = self.parts.take(&key_of(id)) else { return };
         self.count_rejectors(&entity, false);
         if let Entity::Group(group) = entity {
             for mut entry in group.members {

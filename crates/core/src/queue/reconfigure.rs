@@ -5,11 +5,8 @@ use std::{sync::Arc, time::Duration};
 use harbormaster_framework::{pod::PodInfo, profile::Profile};
 
 use super::{
-    Backoff, Cause, Entity, Moment, Origin, Queue, QueueState, QueuedPod, Requeue,
-    orders::{ByExpiry, BySort},
-    wakers::Wakers,
+    Backoff, Cause, Entity, Moment, Origin, Parts, Queue, QueueState, QueuedPod, Requeue, wakers::Wakers,
 };
-use crate::heap::IndexedHeap;
 
 impl Queue {
     /// Replaces the profiles. All pods are retried when their backoff allows, because their reasons for waiting may no
@@ -23,14 +20,13 @@ impl Queue {
         at: Moment<'_>,
     ) -> Vec<Arc<PodInfo>> {
         let mut gone = Vec::new();
-        let entries = self.take_all();
+        let entries = std::mem::replace(&mut self.parts, Parts::new(&profiles[0])).into_all();
+        entries.iter().for_each(|(_, entity)| self.count_rejectors(entity, false));
         self.wakers = Wakers::new(&profiles);
         if has_extenders {
             self.wakers.add_extenders(profiles.len());
         }
         self.wakers.set_meter(self.meter.clone());
-        self.active = IndexedHeap::new(BySort::new(profiles[0].clone()));
-        self.rejected_backoff = IndexedHeap::new(ByExpiry(BySort::new(profiles[0].clone())));
         (self.profiles, self.backoff, self.max_wait) = (profiles, backoff, max_wait);
         for (state, entity) in entries {
             let (rest, without_profile) = self.with_profiles(entity, at);
@@ -83,23 +79,5 @@ impl Queue {
             }
         };
         (rest, gone)
-    }
-
-    /// Takes all pods and groups in order of arrival, with the parts that they were in.
-    fn take_all(&mut self) -> Vec<(QueueState, Entity)> {
-        let mut all = Vec::new();
-        while let Some(entry) = self.active.pop() {
-            all.push((QueueState::Active, entry));
-        }
-        while let Some(entry) = self.rejected_backoff.pop().or_else(|| self.error_backoff.pop()) {
-            all.push((QueueState::Backoff, entry));
-        }
-        let waiting = std::mem::take(&mut self.unschedulable).into_values();
-        all.extend(waiting.map(|entry| (QueueState::Unschedulable, entry)));
-        self.by_rejector.clear();
-        self.gated = 0;
-        all.iter().for_each(|(_, entity)| self.count_rejectors(entity, false));
-        all.sort_by_key(|(_, entity)| entity.sequence);
-        all
     }
 }

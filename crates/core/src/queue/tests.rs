@@ -146,7 +146,7 @@ proptest! {
                     } else {
                         // Only pods whose attempt failed with an error may remain; they back off.
                         let ready = model.values().filter(|p| **p == ModelState::Ready).count();
-                        prop_assert_eq!(ready, queue.error_backoff.len());
+                        prop_assert_eq!(ready, queue.lengths().backoff);
                     }
                 }
                 2 => {
@@ -192,21 +192,21 @@ proptest! {
 fn check(queue: &Queue, model: &BTreeMap<u8, ModelState>) -> Result<(), TestCaseError> {
     for (name, state) in model {
         let uid: Str = format!("p{name}").into();
-        let waiting = queue.unschedulable.contains_key(&uid);
+        let waiting = queue.parts.get_unschedulable(&uid).is_some();
         prop_assert_eq!(queue.get(&uid).is_some(), *state != ModelState::Out);
         prop_assert_eq!(waiting, matches!(state, ModelState::Waiting(_)), "{}", name);
     }
     let lengths = queue.lengths();
     let inside = model.values().filter(|p| **p != ModelState::Out).count();
     prop_assert_eq!(lengths.active + lengths.backoff + lengths.unschedulable + lengths.gated, inside);
-    let indexed: usize = queue.by_rejector.values().map(|pods| pods.len()).sum();
-    let recount: usize = queue.unschedulable.values().map(|e| e.all_rejectors().count()).sum();
+    let indexed: usize = queue.parts.by_rejector().map(|(_, waiting)| waiting.len()).sum();
+    let recount: usize = queue.unschedulable().map(|e| e.all_rejectors().count()).sum();
     prop_assert_eq!(indexed, recount);
-    let gated = queue.unschedulable.values().filter(|e| e.gated_by.is_some()).count();
-    prop_assert_eq!(queue.gated, gated);
-    for (plugin, pods) in &queue.by_rejector {
-        for (_, uid) in pods {
-            prop_assert!(queue.unschedulable[uid].all_rejectors().any(|p| p == *plugin));
+    prop_assert_eq!(lengths.gated, queue.unschedulable().filter(|e| e.gated_by.is_some()).count());
+    for (plugin, waiting) in queue.parts.by_rejector() {
+        for (_, uid) in waiting {
+            let entity = queue.parts.get_unschedulable(uid);
+            prop_assert!(entity.is_some_and(|entity| entity.all_rejectors().any(|p| p == plugin)));
         }
     }
     Ok(())

@@ -17,6 +17,8 @@ pub struct Report {
     pub evicting: usize,
     /// Number of pods for which both schedulers evict other pods on the same node.
     pub on_the_same_node: usize,
+    /// With `--parity`, number of pods for which a search of all nodes would have found victims that cost less.
+    pub costlier: usize,
     /// Total number of candidate nodes for all pods.
     pub candidates: usize,
     /// Wrong decisions.
@@ -36,7 +38,16 @@ pub struct Finding {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { clusters, fitting, preemptors, evicting, on_the_same_node, candidates, findings } = self;
+        let Self {
+            clusters,
+            fitting,
+            preemptors,
+            evicting,
+            on_the_same_node,
+            costlier,
+            candidates,
+            findings,
+        } = self;
         let each = candidates / evicting.max(&1);
         writeln!(
             f,
@@ -45,6 +56,9 @@ impl fmt::Display for Report {
         )?;
         for Finding { seed, pod, wrong } in findings {
             writeln!(f, "seed {seed}, {pod}: {wrong}")?;
+        }
+        if *costlier > 0 {
+            writeln!(f, "{costlier} cost more than necessary, because the search stops early with --parity")?;
         }
         write!(f, "{} wrong", findings.len())
     }

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_core::{BindOutcome, EngineConfig};
+use harbormaster_core::{
+    BindOutcome, EngineConfig,
+    queue::{Entity, GroupLength, Queue, QueueLengths},
+};
 use harbormaster_plugins::gang_scheduling::PodGroupObject;
 use proptest::prelude::*;
 
@@ -226,6 +229,7 @@ impl Model {
             let is_placed = node.is_some() || self.bindings.iter().any(|(pod, _)| pod == name);
             prop_assert_eq!(is_queued, !is_placed, "{} is queued", name);
         }
+        prop_assert_eq!(engine.queue_lengths(), recounted(engine.queue()));
         let racks = self.racks_of_together();
         prop_assert!(!self.has_racks || racks.len() < 2, "{TOGETHER} is in {racks:?}");
         Ok(())
@@ -285,6 +289,28 @@ impl Model {
         }
         Ok(())
     }
+}
+
+/// Lengths of the queue's parts, found by visiting all elements.
+fn recounted(queue: &Queue) -> QueueLengths {
+    let mut lengths = QueueLengths { incomplete: queue.incomplete().count(), ..QueueLengths::default() };
+    let QueueLengths { active, backoff, unschedulable, gated, groups, .. } = &mut lengths;
+    let count = |entity: &Entity, pods: &mut usize, length: &mut GroupLength| {
+        *pods += entity.pods().len();
+        if let Entity::Group(group) = entity {
+            *length =
+                GroupLength { groups: length.groups + 1, members: length.members + group.members.len() };
+        }
+    };
+    queue.active().for_each(|entity| count(entity, active, &mut groups.active));
+    queue.backing_off().for_each(|entity| count(entity, backoff, &mut groups.backoff));
+    for entity in queue.unschedulable() {
+        match entity.gated_by {
+            Some(_) => count(entity, gated, &mut groups.gated),
+            None => count(entity, unschedulable, &mut groups.unschedulable),
+        }
+    }
+    lengths
 }
 
 /// Number of sequences: 500, or `PROPTEST_CASES` if that is more.

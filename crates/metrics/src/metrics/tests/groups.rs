@@ -207,3 +207,25 @@ fn without_the_gate_there_are_no_metrics_of_groups() {
         assert_eq!(page.contains("scheduler_workload_preemption_victims"), expected);
     }
 }
+
+#[test]
+fn every_member_is_counted_when_it_enters_the_queue() {
+    let metrics = Metrics::with(features(true));
+    let mut engine = engine(&metrics);
+    add_group(&mut engine, "g", 0, "1");
+    for at in 2..4 {
+        let member = pod(&format!("g-{at}")).cpu("1").spec(|spec| spec.pod_group = Some("g".into()));
+        engine.handle(Input::Pod(member.build()), NOW);
+    }
+    let page = metrics.page();
+    let samples = samples(&page);
+    let pods = |queue: &str| {
+        let name =
+            format!(r#"scheduler_queue_incoming_pods_total{{event="UnscheduledPodAdd",queue="{queue}"}}"#);
+        samples[name.as_str()]
+    };
+    assert_eq!(pods("unschedulable"), 2.0, "the first two are gated when they come");
+    assert_eq!(pods("active"), 4.0, "the second one opens the gate");
+    let entities = r#"scheduler_queue_incoming_entities_total{event="UnscheduledPodAdd",queue="active",type="podgroup"}"#;
+    assert_eq!(samples[entities], 1.0);
+}

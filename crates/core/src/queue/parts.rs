@@ -1,0 +1,271 @@
+//! The parts of the queue. Keeps count of the groups in each of them, because nobody else can without visiting them all.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use harbormaster_api::{Str, Timestamp};
+use harbormaster_framework::{guard::PointError, pod::PodInfo, profile::Profile};
+use rustc_hash::FxHashMap;
+
+use super::{
+    Backoff, Entity, GroupLength, GroupLengths, QueueLengths, QueueState,
+    orders::{ByArrival, ByExpiry, BySort},
+};
+use crate::heap::IndexedHeap;
+
+/// The active, the backoff and the unschedulable part.
+#[derive(Debug)]
+pub(super) struct Parts {
+    active: IndexedHeap<Str, Entity, BySort>,
+    rejected_backoff: IndexedHeap<Str, Entity, ByExpiry<BySort>>,
+    error_backoff: IndexedHeap<Str, Entity, ByExpiry<ByArrival>>,
+    unschedulable: FxHashMap<Str, Entity>,
+    by_rejector: FxHashMap<&'static str, BTreeSet<(u64, Str)>>,
+    /// Number of gated elements.
+    gated: usize,
+    groups: GroupLengths,
+}
+
+impl GroupLength {
+    /// Counts an element that enters or leaves a part, if it is a group.
+    fn count(&mut self, entity: &Entity, enters: bool) {
+        let Some(members) = entity.members() else { return };
+        let change = |number: usize, by: usize| if enters { number + by } else { number - by };
+        (self.groups, self.members) = (change(self.groups, 1), change(self.members, members));
+    }
+
+    /// Number of pods if groups count as one of these elements each.
+    fn pods_of(self, elements: usize) -> usize {
+        elements - self.groups + self.members
+    }
+}
+
+impl Parts {
+    /// Creates empty parts in the order of a profile's QueueSort plugin.
+    pub(super) fn new(profile: &Arc<Profile>) -> Self {
+        Self {
+            active: IndexedHeap::new(BySort::new(profile.clone())),
+            rejected_backoff: IndexedHeap::new(ByExpiry(BySort::new(profile.clone()))),
+            error_backoff: IndexedHeap::new(ByExpiry(ByArrival)),
+            unschedulable: FxHashMap::default(),
+            by_rejector: FxHashMap::default(),
+            gated: 0,
+            groups: GroupLengths::default(),
+        }
+    }
+
+    // --- reading ---
+
+    /// Numbers of pods and groups. Nothing is incomplete here.
+    pub(super) fn lengths(&self) -> QueueLengths {
+        let groups = self.groups;
+        let backoff = self.rejected_backoff.len() + self.error_backoff.len();
+        QueueLengths {
+            active: groups.active.pods_of(self.active.len()),
+            backoff: groups.backoff.pods_of(backoff),
+            unschedulable: groups.unschedulable.pods_of(self.unschedulable.len() - self.gated),
+            gated: groups.gated.pods_of(self.gated),
+            incomplete: 0,
+            groups,
+        }
+    }
+
+    pub(super) fn get(&self, key: &Str) -> Option<&Entity> {
+        let backoff = || self.rejected_backoff.get(key).or_else(|| self.error_backoff.get(key));
+        self.active.get(key).or_else(backoff).or_else(|| self.unschedulable.get(key))
+    }
+
+    /// Returns the part that contains an element.
+    pub(super) fn state_of(&self, key: &Str) -> Option<QueueState> {
+        let is_in = |part: Option<&Entity>, state| part.map(|_| state);
+        let backoff = || self.rejected_backoff.get(key).or_else(|| self.error_backoff.get(key));
+        is_in(self.active.get(key), QueueState::Active)
+            .or_else(|| is_in(backoff(), QueueState::Backoff))
+            .or_else(|| is_in(self.unschedulable.get(key), QueueState::Unschedulable))
+    }
+
+    pub(super) fn active(&self) -> impl Iterator<Item = &Entity> {
+        self.active.iter()
+    }
+
+    pub(super) fn backing_off(&self) -> impl Iterator<Item = &Entity> {
+        self.rejected_backoff.iter().chain(self.error_backoff.iter())
+    }
+
+    pub(super) fn unschedulable(&self) -> impl Iterator<Item = &Entity> {
+        self.unschedulable.values()
+    }
+
+    pub(super) fn get_unschedulable(&self, key: &Str) -> Option<&Entity> {
+        self.unschedulable.get(key)
+    }
+
+    /// Number of elements that wait for an event, and the number of gated ones among them.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        (self.unschedulable.len(), self.gated)
+    }
+
+    /// Plugins that some elements wait for, each with the positions and keys of these elements.
+    pub(super) fn by_rejector(&self) -> impl Iterator<Item = (&'static str, &BTreeSet<(u64, Str)>)> {
+        self.by_rejector.iter().filter(|(_, waiting)| !waiting.is_empty()).map(|(plugin, all)| (*plugin, all))
+    }
+
+    /// Returns true if [`Self::pop_active`] would return something.
+    pub(super) fn has_active(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// Returns true if [`Self::pop_early`] would return something.
+    pub(super) fn has_early(&self) -> bool {
+        !self.rejected_backoff.is_empty()
+    }
+
+    /// Time at which the first backoff ends.
+    pub(super) fn next_backoff_end(&self, backoff: &Backoff) -> Option<Timestamp> {
+        let heads = [self.rejected_backoff.peek(), self.error_backoff.peek()];
+        heads.into_iter().flatten().map(|entity| backoff.release(entity)).min()
+    }
+
+    // --- panics of the QueueSort plugin ---
+
+    pub(super) fn has_panic(&self) -> bool {
+        self.active.order().has_panic() || self.rejected_backoff.order().0.has_panic()
+    }
+
+    /// Takes the panic of ordering active elements.
+    pub(super) fn take_active_panic(&self) -> Option<PointError> {
+        self.active.order().take_panic()
+    }
+
+    pub(super) fn take_panics(&self) -> impl Iterator<Item = PointError> {
+        let backoff = &self.rejected_backoff.order().0;
+        self.take_active_panic().into_iter().chain(backoff.take_panic())
+    }
+
+    // --- adding ---
+
+    pub(super) fn add_active(&mut self, entity: Entity) {
+        self.groups.active.count(&entity, true);
+        self.active.push(entity.key().clone(), entity);
+    }
+
+    /// Adds an element to one of the two heaps. Groups never leave their backoff early: an attempt may cost much.
+    pub(super) fn add_backoff(&mut self, entity: Entity) {
+        self.groups.backoff.count(&entity, true);
+        let key = entity.key().clone();
+        match &entity {
+            Entity::Pod(entry) if entry.has_rejectors() => self.rejected_backoff.push(key, entity),
+            _ => self.error_backoff.push(key, entity),
+        }
+    }
+
+    pub(super) fn add_unschedulable(&mut self, entity: Entity) {
+        let key = entity.key().clone();
+        for plugin in entity.all_rejectors() {
+            self.by_rejector.entry(plugin).or_default().insert((entity.sequence, key.clone()));
+        }
+        self.gated += usize::from(entity.gated_by.is_some());
+        self.waiting_groups(&entity).count(&entity, true);
+        self.unschedulable.insert(key, entity);
+    }
+
+    fn waiting_groups(&mut self, entity: &Entity) -> &mut GroupLength {
+        if entity.gated_by.is_some() { &mut self.groups.gated } else { &mut self.groups.unschedulable }
+    }
+
+    // --- changing ---
+
+    /// Replaces a pod by its newer version. Returns the part that it is in; `None` if it is in none.
+    pub(super) fn replace(&mut self, key: &Str, pod: &Arc<PodInfo>) -> Option<QueueState> {
+        if let Some(entity) = self.unschedulable.get_mut(key) {
+            entity.replace(pod.clone());
+            return Some(QueueState::Unschedulable);
+        }
+        let (state, mut entity) = self.take(key)?;
+        entity.replace(pod.clone());
+        match state {
+            QueueState::Active => self.add_active(entity),
+            _ => self.add_backoff(entity),
+        }
+        Some(state)
+    }
+
+    /// Notes that a waiting element is retried because it has waited too long.
+    pub(super) fn flushed(&mut self, key: &Str, now: Timestamp) {
+        if let Some(entity) = self.unschedulable.get_mut(key) {
+            entity.flushed = Some(now);
+        }
+    }
+
+    // --- taking ---
+
+    /// Takes an element out of its part.
+    pub(super) fn take(&mut self, key: &Str) -> Option<(QueueState, Entity)> {
+        if let Some(entity) = self.active.remove(key) {
+            self.groups.active.count(&entity, false);
+            return Some((QueueState::Active, entity));
+        }
+        if let Some(entity) = self.take_backoff(key) {
+            return Some((QueueState::Backoff, entity));
+        }
+        Some((QueueState::Unschedulable, self.take_unschedulable(key)?))
+    }
+
+    pub(super) fn take_backoff(&mut self, key: &Str) -> Option<Entity> {
+        let entity = self.rejected_backoff.remove(key).or_else(|| self.error_backoff.remove(key))?;
+        self.groups.backoff.count(&entity, false);
+        Some(entity)
+    }
+
+    pub(super) fn take_unschedulable(&mut self, key: &Str) -> Option<Entity> {
+        let entity = self.unschedulable.remove(key)?;
+        self.gated -= usize::from(entity.gated_by.is_some());
+        self.waiting_groups(&entity).count(&entity, false);
+        for plugin in entity.all_rejectors() {
+            if let Some(waiting) = self.by_rejector.get_mut(plugin) {
+                waiting.remove(&(entity.sequence, key.clone()));
+            }
+        }
+        Some(entity)
+    }
+
+    /// Takes the first active element.
+    pub(super) fn pop_active(&mut self) -> Option<Entity> {
+        let entity = self.active.pop()?;
+        self.groups.active.count(&entity, false);
+        Some(entity)
+    }
+
+    /// Takes the first element that may leave its backoff early.
+    pub(super) fn pop_early(&mut self) -> Option<Entity> {
+        let entity = self.rejected_backoff.pop()?;
+        self.groups.backoff.count(&entity, false);
+        Some(entity)
+    }
+
+    /// Takes the elements whose backoff is over.
+    pub(super) fn take_expired(&mut self, backoff: &Backoff, now: Timestamp) -> Vec<Entity> {
+        let is_over =
+            |entity: Option<&Entity>| entity.is_some_and(|entity| !backoff.is_backing_off(entity, now));
+        let mut expired = Vec::new();
+        while is_over(self.rejected_backoff.peek()) {
+            expired.extend(self.rejected_backoff.pop());
+        }
+        while is_over(self.error_backoff.peek()) {
+            expired.extend(self.error_backoff.pop());
+        }
+        expired.iter().for_each(|entity| self.groups.backoff.count(entity, false));
+        expired
+    }
+
+    /// All elements in order of arrival, with the parts that they are in.
+    pub(super) fn into_all(self) -> Vec<(QueueState, Entity)> {
+        let Self { mut active, mut rejected_backoff, mut error_backoff, unschedulable, .. } = self;
+        let mut all: Vec<(QueueState, Entity)> = Vec::new();
+        all.extend(std::iter::from_fn(|| active.pop()).map(|entity| (QueueState::Active, entity)));
+        let backoff = std::iter::from_fn(|| rejected_backoff.pop().or_else(|| error_backoff.pop()));
+        all.extend(backoff.map(|entity| (QueueState::Backoff, entity)));
+        all.extend(unschedulable.into_values().map(|entity| (QueueState::Unschedulable, entity)));
+        all.sort_by_key(|(_, entity)| entity.sequence);
+        all
+    }
+}
