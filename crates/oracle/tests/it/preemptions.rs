@@ -23,6 +23,5 @@ fn no_victims_cost_more_than_the_cheapest_that_kube_scheduler_finds() {
 #[test]
 fn the_comparison_finds_what_a_search_that_stops_early_misses() {
     let report = compare(MAIN, 3, true);
-    assert!(!report.findings.is_empty(), "{report}");
-    assert!(report.findings.iter().all(|finding| finding.wrong.contains("costs")), "{report}");
+    assert!(report.costlier > 0 && report.findings.is_empty(), "{report}");
 }
