@@ -126,7 +126,7 @@ pub struct Profile {
     /// The user's entries in order, then the defaults of the enabled in-tree plugins that have no entry.
     pub plugin_config: Vec<PluginConfig>,
     /// Names in the file's `multiPoint.enabled`, for positions in errors.
-    pub(crate) multi_point_in_file: Vec<String>,
+    pub multi_point_in_file: Vec<String>,
 }
 
 impl Profile {

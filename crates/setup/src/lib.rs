@@ -230,16 +230,17 @@ impl PluginCatalog for Catalog<'_> {
 fn zero_weights(config: &KubeSchedulerConfiguration) -> Vec<String> {
     let mut warnings = Vec::new();
     for (i, profile) in config.profiles.iter().enumerate() {
-        let plugins = &profile.plugins;
-        for (list, set) in
-            [("score", plugins.at(ExtensionPoint::Score)), ("multiPoint", &plugins.multi_point)]
-        {
-            for (at, plugin) in set.enabled.iter().enumerate().filter(|(_, plugin)| plugin.weight == 0) {
+        let (score, multi_point) = (profile.plugins.at(ExtensionPoint::Score), &profile.plugins.multi_point);
+        let scoring: Vec<&str> = score.enabled.iter().map(|plugin| plugin.name.as_str()).collect();
+        // The merged list of `multiPoint` has the default plugins, too, so its order is not the file's.
+        let everywhere = profile.multi_point_in_file.iter().map(String::as_str).collect();
+        for (list, set, names) in [("score", score, scoring), ("multiPoint", multi_point, everywhere)] {
+            let has_no_weight = |name: &str| set.enabled.iter().any(|p| p.name == name && p.weight == 0);
+            for (at, name) in names.into_iter().enumerate().filter(|(_, name)| has_no_weight(name)) {
                 let field = format!("profiles[{i}].plugins.{list}.enabled[{at}].weight");
                 if config.is_set_in_file(&field) {
                     let message = format!(
-                        "{field}: 0 means the default of 1; to turn off {:?} use {list}.disabled",
-                        plugin.name
+                        "{field}: 0 means the default of 1; to turn off {name:?} use {list}.disabled"
                     );
                     warnings.push(config.error(&field, message).to_string());
                 }

@@ -273,4 +273,12 @@ fn a_third_party_plugin_is_suggested_and_a_weight_of_0_causes_a_warning() {
              use score.disabled"
         )
     );
+    let multi_point = "{multiPoint: {enabled: [{name: NodeAffinity, weight: 3}, {name: Guard, weight: 0}]}}";
+    assert_eq!(
+        read(multi_point).unwrap().warnings,
+        [
+            "s.yaml:4:83: profiles[0].plugins.multiPoint.enabled[1].weight: 0 means the default of 1; to turn off \"Guard\" \
+          use multiPoint.disabled"
+        ]
+    );
 }
