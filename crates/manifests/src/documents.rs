@@ -5,6 +5,8 @@ use std::sync::Arc;
 use harbormaster_yaml::{Content, Entry, Error, Key, Node, Reader, Shape};
 use serde_json::Value;
 
+use crate::json;
+
 /// Location of an object in the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
@@ -44,17 +46,21 @@ pub(crate) struct SyntaxError {
 
 /// Reads all documents of a text. Members of lists become separate objects.
 pub(crate) fn read(file: &Arc<str>, text: &str) -> Result<Vec<DocumentObject>, SyntaxError> {
+    let start = text.len() - text.trim_ascii_start().len();
+    let Some(document) = text[start..].starts_with('{').then(|| json::document(text)).flatten() else {
+        return read_yaml(file, text);
+    };
+    let line = text[..start].matches('\n').count() as u64 + 1;
+    Ok(document.located(file, 1, line).collect())
+}
+
+/// Does the same as [`read`] for any text.
+pub(crate) fn read_yaml(file: &Arc<str>, text: &str) -> Result<Vec<DocumentObject>, SyntaxError> {
     let beginnings = beginnings(text);
     let mut reader = Reader::new(text);
     let mut objects = Vec::new();
     read_all(&mut reader, &mut |line, document| {
-        let number = document_at(&beginnings, line);
-        let location = |path: String| Location { file: file.clone(), document: number, path, line };
-        let Document { object, members } = document;
-        let object = object.map(|object| (String::new(), object));
-        objects.extend(object.into_iter().chain(members).map(|(path, Encoded { json, repeated })| {
-            DocumentObject { json, location: location(path), repeated }
-        }));
+        objects.extend(document.located(file, document_at(&beginnings, line), line));
     })
     .map_err(|error| syntax_error(&beginnings, error))?;
     Ok(objects)
@@ -148,14 +154,15 @@ fn document_at(beginnings: &[u64], line: u64) -> usize {
 
 /// One object, or the members of a list with their paths.
 #[derive(Default)]
-struct Document {
-    object: Option<Encoded>,
-    members: Vec<(String, Encoded)>,
+pub(crate) struct Document {
+    pub(crate) object: Option<Encoded>,
+    pub(crate) members: Vec<(String, Encoded)>,
 }
 
-struct Encoded {
-    json: Box<str>,
-    repeated: Vec<String>,
+/// An object as JSON, and the paths of its repeated keys.
+pub(crate) struct Encoded {
+    pub(crate) json: Box<str>,
+    pub(crate) repeated: Vec<String>,
 }
 
 impl Encoded {
@@ -180,6 +187,30 @@ impl Document {
             _ => Self { object: Some(Encoded::of(node)), members: Vec::new() },
         }
     }
+
+    /// Returns a list of the given kind and version.
+    pub(crate) fn list(kind: &str, version: Option<&Value>, items: Vec<Self>) -> Self {
+        Self { object: None, members: members_of(kind, version, items) }
+    }
+
+    /// Returns the objects with their locations.
+    fn located(
+        self,
+        file: &Arc<str>,
+        document: usize,
+        line: u64,
+    ) -> impl Iterator<Item = DocumentObject> + use<'_> {
+        let object = self.object.map(|object| (String::new(), object));
+        object.into_iter().chain(self.members).map(move |(path, Encoded { json, repeated })| {
+            let location = Location { file: file.clone(), document, path, line };
+            DocumentObject { json, location, repeated }
+        })
+    }
+}
+
+/// Returns true if an object with this kind, which may not be known yet, may be a list.
+pub(crate) fn is_list(kind: Option<Value>) -> bool {
+    kind.is_none_or(|kind| kind.as_str().is_some_and(|kind| kind.ends_with("List")))
 }
 
 /// Reads a document, or a member of a list. Encodes members of lists as soon as they are read.
@@ -236,25 +267,33 @@ impl Fields {
         let fields = Node { content: Content::Mapping(self.entries), ..Node::default() };
         match self.members {
             None => Document { object: Some(Encoded::of(fields)), members: Vec::new() },
-            Some(members) => Document { object: None, members: members_of(&fields, members) },
+            Some(members) => {
+                let kind = fields.get("kind").and_then(Node::text).unwrap_or_default();
+                let version = fields.entry("apiVersion").map(|version| version.value.clone().into_json());
+                Document::list(kind, version.as_ref(), members)
+            }
         }
     }
 }
 
 /// Returns the members of a list. Members without a `kind`, as in typed lists, get the `kind` and `apiVersion` that the
 /// list implies.
-fn members_of(list: &Node, items: Vec<Document>) -> Vec<(String, Encoded)> {
-    let kind = list.get("kind").and_then(Node::text).unwrap_or_default();
-    let kind = kind.strip_suffix("List").unwrap_or_default();
-    let named = |encoded: Encoded| match serde_json::from_str(&encoded.json) {
-        Ok(Value::Object(mut fields)) if !kind.is_empty() && !fields.contains_key("kind") => {
-            fields.insert("kind".into(), kind.into());
-            if let Some(version) = list.entry("apiVersion") {
-                fields.entry("apiVersion").or_insert_with(|| version.value.clone().into_json());
-            }
-            Encoded { json: Value::Object(fields).to_string().into(), repeated: encoded.repeated }
+fn members_of(list_kind: &str, version: Option<&Value>, items: Vec<Document>) -> Vec<(String, Encoded)> {
+    let kind = list_kind.strip_suffix("List").unwrap_or_default();
+    let named = |encoded: Encoded| {
+        if kind.is_empty() {
+            return encoded;
         }
-        _ => encoded,
+        match serde_json::from_str(&encoded.json) {
+            Ok(Value::Object(mut fields)) if !fields.contains_key("kind") => {
+                fields.insert("kind".into(), kind.into());
+                if let Some(version) = version {
+                    fields.entry("apiVersion").or_insert_with(|| version.clone());
+                }
+                Encoded { json: Value::Object(fields).to_string().into(), repeated: encoded.repeated }
+            }
+            _ => encoded,
+        }
     };
     let mut members = Vec::with_capacity(items.len());
     for (i, item) in items.into_iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Manifests and dumps of clusters: from file contents to the objects that an API server would store.
 //!
-//! Reading order: [`Manifests`] (the whole), `documents` (from text to objects with their locations), `dump` (removal
+//! Reading order: [`Manifests`] (the whole), `documents` (from text to objects with their locations; `json` is
+//! its fast path), `dump` (removal
 //! of fields that only the server sets, restoration of objects that a dump lacks), `scaling` (Deployments whose
 //! `replicas` were edited in a dump), `admission` (the API server's rules), `error` and [`notices`] (messages).
 //!
@@ -10,6 +11,7 @@ mod admission;
 mod documents;
 mod dump;
 mod error;
+mod json;
 mod manifests;
 pub mod notices;
 mod older_versions;
