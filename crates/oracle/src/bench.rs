@@ -8,6 +8,7 @@
 mod chart;
 mod churn;
 mod creation;
+mod latency;
 mod measurement;
 mod report;
 mod svg;
@@ -21,6 +22,7 @@ use anyhow::Result;
 use harbormaster_api::Release;
 use serde_json::{Value, json};
 
+pub use latency::Latency;
 pub use measurement::Measurement;
 pub use report::{Comparison, Ratio, Report, UnequalPair};
 pub use workload::{PLAIN, Size, SizeOverrides, WORKLOADS, Workload};
@@ -40,6 +42,9 @@ pub struct Options {
     pub pairs: usize,
     /// Number of threads that create pods.
     pub threads: usize,
+    /// Number of pods created per second; as many as possible if `None`. Only the workloads whose pods are created once
+    /// follow it.
+    pub rate: Option<u32>,
     /// True if the measured pods are created before the scheduler starts. The measured rate is then the scheduler's
     /// rate, not the rate of pod creation.
     pub backlog: bool,

@@ -13,6 +13,7 @@ fn options(workloads: &[&str], nodes: usize, pods: usize) -> Options {
         sizing: SizeOverrides { nodes: Some(nodes), init_pods: Some(nodes), pods: Some(pods), scale: 1.0 },
         pairs: 1,
         threads: 2,
+        rate: None,
         backlog: false,
     }
 }
@@ -33,6 +34,20 @@ fn a_short_benchmark_of_the_real_scheduler_against_itself_has_all_measurements()
     }
     let text = report.to_string();
     assert!(text.contains("CPU-ms/pod") && text.contains("kube-scheduler ÷ kube-scheduler"), "{text}");
+}
+
+#[test]
+fn pods_created_at_a_rate_have_a_latency() {
+    let options = Options { rate: Some(30), ..options(&["plain"], 30, 60) };
+    let contenders = [Contender::KubeScheduler, Contender::Harbormaster(harbormaster_binary(false).unwrap())];
+    let report = run(&options, [&contenders[0], &contenders[1]], |_, _, _| {}).unwrap();
+    assert_eq!(report.failures().count(), 0);
+    for run in report.workloads[0].runs.iter().flatten() {
+        let latency = run.latency.unwrap();
+        assert!(latency.p50_ms <= latency.p99_ms && latency.p99_ms <= latency.longest_ms, "{run:?}");
+        assert!(run.pods_per_second < 33.0 && latency.longest_ms > 0.0, "{run:?}");
+    }
+    assert!(report.to_string().contains("p99 ms"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Creation of the objects of a run.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -27,6 +27,8 @@ pub(super) struct Creator<'a> {
     pub(super) workload: &'a Workload,
     pub(super) size: Size,
     pub(super) threads: usize,
+    /// See [`Options::rate`](super::Options::rate).
+    pub(super) rate: Option<u32>,
 }
 
 impl Creator<'_> {
@@ -64,7 +66,16 @@ impl Creator<'_> {
 
     /// Creates the measured pods.
     pub(super) fn create_measured(&self) -> Result<()> {
-        self.create_measured_from(0, self.size.pods)
+        let begun = Instant::now();
+        self.each(self.size.pods, |index| {
+            if let Some(rate) = self.rate {
+                let due = begun + Duration::from_secs(1) * u32::try_from(index)? / rate.max(1);
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+            self.client.post(&pods(MEASURED), &self.workload.measured_pod(index))?;
+            Ok(())
+        })
+        .context("creating measured pods")
     }
 
     /// Creates the measured pods group by group. Deletes each group when all its pods are bound.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::churn::Churn;
 use super::creation::Creator;
+use super::latency::Latency;
 use super::volume_controller::VolumeController;
 use super::watcher::Watcher;
 use super::workload::{Load, Size, Workload};
@@ -55,6 +56,9 @@ pub struct Measurement {
     /// Number of churn pods, which are created at regular intervals. A faster scheduler handles fewer of them, so its
     /// CPU time is lower.
     pub churn_pods: usize,
+    /// Times from creation to binding, if the pods were created at a given rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
 }
 
 /// Runs `contender` once on its own control plane.
@@ -66,12 +70,13 @@ pub(super) fn measure(
 ) -> Result<Measurement> {
     let cluster = ControlPlane::start(&control_plane_options(options, workload))?;
     let client = cluster.client().clone();
-    let creator = Creator { client: &client, workload, size, threads: options.threads };
+    let creator = Creator { client: &client, workload, size, threads: options.threads, rate: options.rate };
     creator.prepare()?;
     if options.backlog && workload.load == Load::Pods {
         creator.create_measured()?;
     }
     let watcher = Watcher::bindings(&client)?;
+    let creations = options.rate.map(|_| Watcher::creations(&client)).transpose()?;
     let binds_volumes = workload.has_waiting_claims();
     let volumes = binds_volumes.then(|| VolumeController::start(&client, options.threads)).transpose()?;
 
@@ -138,6 +143,7 @@ pub(super) fn measure(
         last_event_s,
         volume_writes: volumes.as_ref().map_or(0, VolumeController::writes),
         churn_pods,
+        latency: creations.and_then(|creations| Latency::between(&creations, &watcher)),
     })
 }
 

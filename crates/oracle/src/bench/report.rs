@@ -80,18 +80,26 @@ type Column = (&'static str, fn(&Measurement) -> f64);
 
 const CPU: Column = ("CPU-ms/pod", |run| run.cpu_ms_per_pod);
 
-/// All columns; the text shows the first [`SHOWN`].
-const COLUMNS: [Column; 7] = [
+/// Columns that the text shows.
+const SHOWN: [Column; 4] = [
     ("pods/s", |run| run.pods_per_second),
     CPU,
     ("RSS MiB", |run| run.resident_mib),
     ("start→first s", |run| run.start_to_first_binding_s),
+];
+
+/// Columns that the text shows, too, if times from creation to binding were measured.
+const LATENCY: [Column; 2] = [
+    ("p50 ms", |run| run.latency.map_or(f64::NAN, |latency| latency.p50_ms)),
+    ("p99 ms", |run| run.latency.map_or(f64::NAN, |latency| latency.p99_ms)),
+];
+
+/// Columns that only the machine-readable output has.
+const FURTHER: [Column; 3] = [
     ("start CPU-ms", |run| run.start_cpu_ms),
     ("peak MiB", |run| run.peak_mib),
     ("server CPU-ms/pod", |run| run.server_cpu_ms_per_pod),
 ];
-
-const SHOWN: usize = 4;
 
 impl Report {
     pub(super) fn new(names: [&'static str; 2], mut workloads: Vec<Comparison>) -> Self {
@@ -119,7 +127,8 @@ impl Report {
     }
 
     fn table(&self) -> Table {
-        let shown = COLUMNS.iter().take(SHOWN);
+        let has_latency = self.workloads.iter().any(Comparison::has_latency);
+        let shown = SHOWN.iter().chain(LATENCY.iter().filter(|_| has_latency));
         // The last column compares the other workloads with plain pods, so it is omitted if plain pods were not
         // measured.
         let against_plain = self.workloads.iter().any(|workload| workload.cpu_against_plain != [None, None]);
@@ -141,7 +150,7 @@ impl Report {
                 title = "";
             }
             let mut row = vec![String::new(), "ratio".to_owned()];
-            row.extend(workload.ratios.iter().take(SHOWN).map(Ratio::to_string));
+            row.extend(workload.ratios.iter().take(shown.clone().count()).map(Ratio::to_string));
             if workload.ratios.is_empty() && !workload.unequal.is_empty() {
                 row.push("none: unequal work".to_owned());
             }
@@ -170,11 +179,18 @@ impl Comparison {
         let pairs = || runs[0].iter().zip(&runs[1]);
         let equal: Vec<_> =
             pairs().filter(|(left, right)| UnequalPair::of(0, left, right).is_none()).collect();
-        let ratios = COLUMNS.iter().filter_map(|column| ratio(*column, &equal)).collect();
+        let has_latency = runs.iter().flatten().any(|run| run.latency.is_some());
+        let latency = LATENCY.iter().filter(|_| has_latency);
+        let columns = SHOWN.iter().chain(latency).chain(&FURTHER);
+        let ratios = columns.filter_map(|column| ratio(*column, &equal)).collect();
         let unequal =
             (1..).zip(pairs()).filter_map(|(pair, (left, right))| UnequalPair::of(pair, left, right));
         let unequal = unequal.collect();
         Self { name, size, runs, ratios, unequal, cpu_against_plain: [None; 2], failure }
+    }
+
+    fn has_latency(&self) -> bool {
+        self.runs.iter().flatten().any(|run| run.latency.is_some())
     }
 
     /// Median CPU time per pod of one contender's runs that delivered all events.

@@ -1,5 +1,6 @@
 //! Counts bindings and events by watching for them.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +14,9 @@ use crate::components::ApiClient;
 const BOUND: &str =
     "/api/v1/namespaces/measured/pods?watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName!%3D";
 
+/// Watch of pods in [`MEASURED`](super::workload::MEASURED).
+const CREATED: &str = "/api/v1/namespaces/measured/pods?watch=1&timeoutSeconds=3600";
+
 /// Watch of `Scheduled` events for pods in [`MEASURED`](super::workload::MEASURED).
 const SCHEDULED: &str = "/apis/events.k8s.io/v1/namespaces/measured/events?watch=1&timeoutSeconds=3600&fieldSelector=reason%3DScheduled";
 
@@ -20,7 +24,7 @@ const SCHEDULED: &str = "/apis/events.k8s.io/v1/namespaces/measured/events?watch
 /// schedulers.
 const ADDED: &[u8] = br#"{"type":"ADDED""#;
 
-/// Start of the metadata of an event for a measured pod: the event's name starts with the pod's name.
+/// Start of the metadata of a measured pod, or of an event about one: the event's name starts with the pod's name.
 const ABOUT_MEASURED: &[u8] = br#""metadata":{"name":"pod-"#;
 
 /// Counts the objects that appear in a watch. Its thread ends with the watch, at the latest when the API server stops.
@@ -31,9 +35,16 @@ pub(super) struct Watcher(Arc<Shared>);
 struct Shared {
     /// Only objects whose line contains this text are counted.
     mark: &'static [u8],
-    seen: Mutex<Vec<Instant>>,
+    seen: Mutex<Vec<Seen>>,
     ended: Mutex<Option<String>>,
     changed: Condvar,
+}
+
+/// An object that has appeared.
+#[derive(Debug)]
+struct Seen {
+    name: String,
+    at: Instant,
 }
 
 impl Watcher {
@@ -45,6 +56,11 @@ impl Watcher {
     /// Starts to watch `Scheduled` events for measured pods, including existing ones.
     pub(super) fn events(client: &ApiClient) -> Result<Self> {
         Self::start(client, SCHEDULED, ABOUT_MEASURED)
+    }
+
+    /// Starts to watch the creation of measured pods.
+    pub(super) fn creations(client: &ApiClient) -> Result<Self> {
+        Self::start(client, CREATED, ABOUT_MEASURED)
     }
 
     fn start(client: &ApiClient, query: &'static str, mark: &'static [u8]) -> Result<Self> {
@@ -87,7 +103,12 @@ impl Watcher {
 
     /// Time at which the object with this index appeared.
     pub(super) fn time(&self, index: usize) -> Option<Instant> {
-        self.0.lock().get(index).copied()
+        self.0.lock().get(index).map(|seen| seen.at)
+    }
+
+    /// Times at which objects appeared, by name.
+    pub(super) fn times_by_name(&self) -> HashMap<String, Instant> {
+        self.0.lock().iter().map(|seen| (seen.name.clone(), seen.at)).collect()
     }
 }
 
@@ -96,22 +117,38 @@ impl Shared {
     fn follow(&self, watch: Watch) {
         let ended = watch.read(|line| {
             if line.starts_with(ADDED) && has(line, self.mark) {
-                self.lock().push(Instant::now());
+                self.lock().push(Seen { name: name(line), at: Instant::now() });
                 self.changed.notify_all();
             }
         });
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Instant>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns true if the line contains the mark near its start.
 fn has(line: &[u8], mark: &[u8]) -> bool {
+    find(line, mark).is_some()
+}
+
+/// Returns the name of a line's object; empty if it is not near the start.
+fn name(line: &[u8]) -> String {
+    const KEY: &[u8] = br#""metadata":{"name":""#;
+    let rest = find(line, KEY).map_or(&[][..], |at| &line[at + KEY.len()..]);
+    let length = rest.iter().position(|byte| *byte == b'"').unwrap_or(0);
+    String::from_utf8_lossy(&rest[..length]).into_owned()
+}
+
+/// Returns the position of the mark near the start of the line.
+fn find(line: &[u8], mark: &[u8]) -> Option<usize> {
     const NEAR: usize = 200;
-    mark.is_empty() || line[..line.len().min(NEAR)].windows(mark.len()).any(|window| window == mark)
+    if mark.is_empty() {
+        return Some(0);
+    }
+    line[..line.len().min(NEAR)].windows(mark.len()).position(|window| window == mark)
 }
 
 #[cfg(test)]
@@ -127,6 +164,10 @@ mod tests {
         };
         assert!(has(line("pod-7").as_bytes(), ABOUT_MEASURED));
         assert!(!has(line("warm-up-7").as_bytes(), ABOUT_MEASURED));
+        assert_eq!(
+            (name(line("pod-7").as_bytes()), name(b"anything")),
+            ("pod-7.18a".to_owned(), String::new())
+        );
         assert!(has(b"anything", b""));
     }
 }

@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
     /// Number of threads that create pods
     #[arg(long, default_value_t = 4)]
     threads: usize,
+    /// Create this many pods per second, and measure the time from each pod's creation to its binding
+    #[arg(long, value_name = "PODS", value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "backlog")]
+    rate: Option<u32>,
     /// Create the measured pods before the scheduler starts
     #[arg(long)]
     backlog: bool,
@@ -68,6 +71,7 @@ impl Arguments {
             sizing: SizeOverrides { nodes, init_pods, pods, scale },
             pairs: self.pairs.max(1),
             threads: self.threads,
+            rate: self.rate,
             backlog: self.backlog,
         };
         let left = self.harbormaster.contender(ContenderName::KubeScheduler, true)?;

@@ -15,6 +15,7 @@ fn runs(values: &[f64]) -> Vec<Measurement> {
         last_event_s: 0.0,
         volume_writes: 0,
         churn_pods: 0,
+        latency: None,
     };
     values.iter().map(run).collect()
 }
