@@ -15,7 +15,7 @@ use harbormaster::{
 use crate::{CapacityScheduling, ElasticQuota, ledger::Ledger};
 
 pub(crate) fn plugin() -> CapacityScheduling {
-    CapacityScheduling::build(NoArgs::default(), &BuildCycle::default()).unwrap()
+    CapacityScheduling::build(NoArgs, &BuildCycle::default()).unwrap()
 }
 
 pub(crate) fn quota(namespace: &str, min: Value, max: Value) -> Value {

@@ -107,7 +107,7 @@ impl Books {
 
     fn without(&self, names: &[String]) -> Self {
         let mut rest = self.clone();
-        names.iter().for_each(|name| drop(rest.pods.remove(name)));
+        rest.pods.retain(|name, _| !names.contains(name));
         rest
     }
 
@@ -190,7 +190,7 @@ impl History {
         Self {
             dice: Dice::new(seed),
             trial: WhatIfTrial::new(profile, cluster),
-            plugin: CapacityScheduling::build(NoArgs::default(), &BuildCycle::default()).unwrap(),
+            plugin: CapacityScheduling::build(NoArgs, &BuildCycle::default()).unwrap(),
             books: Books::default(),
             counts: Counts::default(),
         }
