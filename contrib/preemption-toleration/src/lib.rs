@@ -8,8 +8,8 @@
 pub mod policy;
 
 use harbormaster::{
-    api::Str,
-    preemption::{DefaultPreemption, DefaultPreemptionArgs},
+    api::{Str, Timestamp},
+    preemption::{DefaultPreemption, DefaultPreemptionArgs, EvictionTerms},
     prelude::*,
 };
 
@@ -64,17 +64,30 @@ impl PreEnqueue for PreemptionToleration {
 
 impl PostFilter for PreemptionToleration {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>, (): &()) -> PluginResult<PostFiltered> {
-        let (now, priority) = (cx.what_if.now(), cx.pod.priority());
         let classes = self.watched(cx.what_if.objects());
         // The classes are copied, because the search changes the cluster.
-        let classes: Vec<(Str, PriorityClass)> =
-            classes.all().map(|class| (class.metadata.name.clone(), class.object)).collect();
-        let is_protected = |pod: &PodInfo| {
-            let class = pod.spec.priority_class.as_ref();
-            let class = class.and_then(|name| classes.iter().find(|(other, _)| other == name));
-            class.is_some_and(|(_, class)| class.protects(pod, priority, now))
-        };
-        self.0.post_filter_sparing(cx, &is_protected)
+        let classes = classes.all().map(|class| (class.metadata.name.clone(), class.object)).collect();
+        let mut terms = Tolerations { classes, preemptor: cx.pod.priority(), now: cx.what_if.now() };
+        self.0.post_filter_with(cx, &mut terms)
+    }
+}
+
+/// Spares the pods that their priority classes protect.
+struct Tolerations {
+    classes: Vec<(Str, PriorityClass)>,
+    preemptor: i32,
+    now: Timestamp,
+}
+
+impl EvictionTerms for Tolerations {
+    fn ceiling(&self) -> i32 {
+        self.preemptor
+    }
+
+    fn spares(&self, pod: &PodInfo) -> bool {
+        let class = pod.spec.priority_class.as_ref();
+        let class = class.and_then(|name| self.classes.iter().find(|(other, _)| other == name));
+        class.is_some_and(|(_, class)| class.protects(pod, self.preemptor, self.now))
     }
 }
 

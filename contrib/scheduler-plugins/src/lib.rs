@@ -6,6 +6,7 @@ use harbormaster::Registry;
 /// Adds all plugins to a registry.
 pub fn register(registry: &mut Registry) {
     registry
+        .register::<capacity_scheduling::CapacityScheduling>()
         .register::<coscheduling::Coscheduling>()
         .register::<network_overhead::NetworkOverhead>()
         .register::<node_metadata::NodeMetadata>()

@@ -7,7 +7,7 @@ use harbormaster_framework::{
     api_call::ApiCall,
     attempt::{Attempt, DryRun},
     cluster::Cluster,
-    cycle::{PostFilterCycle, WhatIf},
+    cycle::{Cycle, PostFilterCycle, WhatIf},
     diagnosis::Diagnosis,
     extender::{EvictionPlan, Extenders},
     group::{GroupId, PodGroup},
@@ -162,6 +162,10 @@ impl WhatIf for TableWhatIf<'_> {
 
     fn now(&self) -> Timestamp {
         self.cluster.now()
+    }
+
+    fn cycle<'a>(&'a self, pod: &'a PodInfo) -> Cycle<'a> {
+        Cycle::new(self.cluster, pod)
     }
 
     fn rejection(&self, row: NodeIdx) -> Option<Reject> {

@@ -132,6 +132,9 @@ pub trait WhatIf {
     /// Time at which the attempt began.
     fn now(&self) -> Timestamp;
 
+    /// Returns the view of the attempt, with which a plugin reads its index.
+    fn cycle<'a>(&'a self, pod: &'a PodInfo) -> Cycle<'a>;
+
     /// Returns the rejection of a node; `None` if the node was not rejected.
     fn rejection(&self, row: NodeIdx) -> Option<Reject>;
 

@@ -83,6 +83,7 @@ pub mod api {
         labels, node, pod,
         points::ExtensionPoint,
         requests, resources, selector, taint,
+        wire::Decoder,
     };
 }
 
@@ -93,6 +94,7 @@ pub mod framework {
         cycle::{MAX_PERMIT_WAIT, Reservation, WaitingPods},
         events::{ClusterEvent, CustomHintFn, HintFn},
         guard::{Call, PointError, Stopped},
+        index::Contradiction,
         plugin::{BoxFuture, CopiedState},
         pod::{NonZero, SpecInfo},
         points::StateConflict,
@@ -108,7 +110,7 @@ pub mod framework {
 /// Preemption, for plugins that take the place of DefaultPreemption.
 pub mod preemption {
     pub use harbormaster_api::args::DefaultPreemptionArgs;
-    pub use harbormaster_plugins::default_preemption::{DefaultPreemption, Spares};
+    pub use harbormaster_plugins::default_preemption::{DefaultPreemption, EvictionTerms};
 }
 
 /// Errors in a configuration, with their positions.

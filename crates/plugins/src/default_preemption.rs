@@ -4,7 +4,7 @@
 //! Extension points: PreEnqueue, PostFilter, PodGroupPostFilter. PostFilter finds the node where evicting the least important pods makes
 //! room, and nominates the pod to that node; the engine evicts the victims. Each of its four steps has its own file:
 //! checking that the pod may preempt (`eligibility`), searching for nodes where evictions help (`search`, with `bound`
-//! and `quota`), choosing the victims on a node (`victims`, with `importance` and `budgets`), and choosing the best
+//! and `quota`), choosing the victims on a node (`victims`, with `importance`, `budgets` and `terms`), and choosing the best
 //! node (`choice`). PodGroupPostFilter evicts pods from any number of nodes so that a group can be placed (`group`).
 //!
 //! Victims are units (`unit`): a pod or, if a group is disrupted as a whole, all of its pods on all nodes. The priority
@@ -58,6 +58,7 @@ mod group;
 mod importance;
 mod quota;
 mod search;
+mod terms;
 mod unit;
 mod victims;
 
@@ -67,6 +68,8 @@ use harbormaster_api::{Release, args::DefaultPreemptionArgs, features::Feature};
 use harbormaster_framework::prelude::*;
 
 use search::Search;
+use terms::ByPriority;
+pub use terms::EvictionTerms;
 
 const REASON_WAITS: &str = "waiting for the preemption for this pod to be finished";
 const REASON_GROUP_WAITS: &str = "waiting for the preemption for this pod group to be finished";
@@ -124,28 +127,26 @@ impl PreEnqueue for DefaultPreemption {
 
 impl PostFilter for DefaultPreemption {
     fn post_filter(&self, cx: &mut PostFilterCycle<'_>, _: &()) -> PluginResult<PostFiltered> {
-        self.post_filter_sparing(cx, &|_| false)
+        self.post_filter_with(cx, &mut ByPriority(cx.pod.priority()))
     }
 }
 
-/// Returns true for pods that must not be evicted.
-pub type Spares<'a> = &'a dyn Fn(&PodInfo) -> bool;
-
 impl DefaultPreemption {
-    /// Like PostFilter, but evicts no pod that `spares` is true for. For plugins that protect some pods.
+    /// Like PostFilter, but on other terms. For plugins that protect some pods, or that share the cluster by other rules
+    /// than priority.
     ///
     /// # Errors
     /// If an extender or a Filter plugin fails.
-    pub fn post_filter_sparing(
+    pub fn post_filter_with<T: EvictionTerms>(
         &self,
         cx: &mut PostFilterCycle<'_>,
-        spares: Spares<'_>,
+        terms: &mut T,
     ) -> PluginResult<PostFiltered> {
-        if let Some(why) = eligibility::ineligible_reason(cx, self.workload_aware) {
+        if let Some(why) = eligibility::ineligible_reason(cx, self.workload_aware, terms) {
             return Ok(no_help(why, Nomination::Keep));
         }
         let mut search = Search::new(self.rules);
-        search.run(&self.args, cx.pod, cx.what_if, spares);
+        search.run(&self.args, cx.pod, cx.what_if, terms);
         if search.candidates.is_empty() {
             if let Some(error) = search.error() {
                 return Err(prefixed(&error).into());

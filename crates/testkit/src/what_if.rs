@@ -6,7 +6,7 @@ use harbormaster_api::Timestamp;
 use harbormaster_framework::{
     attempt::{Attempt, Decision, DryRun, NominatedRow, Runner, Search},
     cluster::Cluster,
-    cycle::{PostFilterCycle, WhatIf},
+    cycle::{Cycle, PostFilterCycle, WhatIf},
     group::{GroupId, PodGroup},
     nodeset::NodeIdx,
     objects::Objects,
@@ -146,6 +146,10 @@ impl WhatIf for TrialWhatIf<'_> {
 
     fn now(&self) -> Timestamp {
         self.trial.cluster.now()
+    }
+
+    fn cycle<'a>(&'a self, pod: &'a PodInfo) -> Cycle<'a> {
+        Cycle::new(&self.trial.cluster, pod)
     }
 
     fn rejection(&self, row: NodeIdx) -> Option<Reject> {

@@ -5,6 +5,10 @@ use std::{fs, path::Path, process::Command};
 /// Folders, with the pods in them and their nodes; `None` for a pod that gets none.
 const EXAMPLES: &[(&str, &[(&str, Option<&str>)])] = &[
     (
+        "capacity-scheduling",
+        &[("team-b/serve-1", Some("only")), ("team-b/serve-2", Some("only")), ("team-b/serve-3", None)],
+    ),
+    (
         "node-resources-allocatable",
         &[("web", Some("small")), ("build", Some("medium")), ("train", Some("large"))],
     ),
@@ -41,7 +45,7 @@ fn run(command: &str, example: &str) -> String {
 
 /// Returns what the last line about the pod says.
 fn last_words<'a>(output: &'a str, pod: &str) -> &'a str {
-    let name = format!("default/{pod}");
+    let name = if pod.contains('/') { pod.to_owned() } else { format!("default/{pod}") };
     let rest = |line: &'a str| line.trim_start_matches("pod ").strip_prefix(&name);
     let rest = output.lines().rev().filter_map(rest).find(|rest| rest.starts_with([' ', ':']));
     rest.unwrap_or_else(|| panic!("no {pod} in\n{output}"))

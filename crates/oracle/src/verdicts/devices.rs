@@ -239,6 +239,10 @@ impl WhatIf for NoDryRuns<'_> {
         self.nodes.now()
     }
 
+    fn cycle<'a>(&'a self, pod: &'a PodInfo) -> Cycle<'a> {
+        Cycle::new(self.nodes, pod)
+    }
+
     fn rejection(&self, row: NodeIdx) -> Option<Reject> {
         self.attempt.rejection_of(row).cloned()
     }

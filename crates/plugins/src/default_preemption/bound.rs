@@ -9,7 +9,7 @@ use std::{cmp::Reverse, sync::Arc};
 use harbormaster_api::Timestamp;
 use harbormaster_framework::prelude::*;
 
-use super::{choice::Cost, importance::start_time, unit::Population};
+use super::{EvictionTerms, choice::Cost, importance::start_time, unit::Population};
 use crate::node_resources::shortage::Shortage;
 
 /// Computes lower bounds. Reuses its buffers from node to node.
@@ -34,18 +34,19 @@ struct Preemptible {
 impl Bounds {
     /// Returns a lower bound on the cost of making room for `pod` on the row, or `None` if evictions cannot make room
     /// there.
-    pub(super) fn lower_bound(&mut self, what_if: &dyn WhatIf, row: NodeIdx, pod: &PodInfo) -> Option<Cost> {
+    pub(super) fn lower_bound(
+        &mut self,
+        what_if: &dyn WhatIf,
+        row: NodeIdx,
+        pod: &PodInfo,
+        terms: &impl EvictionTerms,
+    ) -> Option<Cost> {
         let there = what_if.nodes().node(row).pods();
+        let may_go = |other: &PodInfo| what_if.priority_of(other) < terms.ceiling() && !terms.spares(other);
         self.pods.clear();
-        self.pods.extend(
-            there.iter().enumerate().filter(|(_, other)| what_if.priority_of(other) < pod.priority()).map(
-                |(at, other)| Preemptible {
-                    priority: other.priority(),
-                    start_time: Reverse(start_time(other)),
-                    at,
-                },
-            ),
-        );
+        self.pods.extend(there.iter().enumerate().filter(|(_, other)| may_go(other)).map(|(at, other)| {
+            Preemptible { priority: other.priority(), start_time: Reverse(start_time(other)), at }
+        }));
         self.pods.sort_unstable();
         Shortage::gather(&mut self.shortages, what_if, row, pod);
         // Number of pods to evict, starting with the least important, to cover all shortages.

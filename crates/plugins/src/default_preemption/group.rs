@@ -9,8 +9,8 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 use harbormaster_framework::prelude::*;
 
 use super::{
-    Rules, budgets, eligibility, importance,
-    unit::{Unit, Wholes, units_below},
+    ByPriority, Rules, budgets, eligibility, importance,
+    unit::{Unit, Wholes, units_on},
 };
 
 /// Looks for pods to evict so that the group can be placed.
@@ -28,7 +28,7 @@ pub(super) fn preempt(cx: &mut GroupPostFilterCycle<'_>, rules: Rules) -> Plugin
         return Ok(GroupPostFiltered::Nominate { nodes, victims: Vec::new(), violations: 0, reasons });
     }
     let rows = cx.what_if.nodes().live().iter();
-    let mut units = units_below(priority, rows, cx.what_if, &mut Wholes::new());
+    let mut units = units_on(rows, &ByPriority(priority), cx.what_if, &mut Wholes::new());
     if units.is_empty() {
         let reasons = reason("No preemption victims found for incoming preemptor");
         return Ok(GroupPostFiltered::Unresolvable { reasons });
@@ -84,7 +84,7 @@ fn has_terminating_victims(cx: &GroupPostFilterCycle<'_>, priority: i32) -> bool
     let nodes = cx.what_if.nodes();
     let nominated = cx.members.iter().filter_map(|pod| pod.status.nominated_node_name.as_ref());
     let mut rows = nominated.filter_map(|name| nodes.find(name));
-    rows.any(|row| eligibility::has_preempted(row, priority, cx.what_if))
+    rows.any(|row| eligibility::has_preempted(row, &ByPriority(priority), cx.what_if))
 }
 
 fn reason(text: &str) -> Vec<Cow<'static, str>> {

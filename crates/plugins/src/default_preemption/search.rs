@@ -10,11 +10,11 @@ use harbormaster_api::args::DefaultPreemptionArgs;
 use harbormaster_framework::{diagnosis::Diagnosis, prelude::*};
 
 use super::{
-    Rules, Spares,
+    EvictionTerms, Rules,
     bound::Bounds,
     choice::Cost,
     quota::{Quota, wanted},
-    unit::Population,
+    unit::{Population, Unit},
     victims::{Evictions, Preemptible, Victims},
 };
 
@@ -50,7 +50,7 @@ impl Search {
         args: &DefaultPreemptionArgs,
         pod: &PodInfo,
         what_if: &mut dyn WhatIf,
-        spares: Spares<'_>,
+        terms: &mut impl EvictionTerms,
     ) {
         let mut rows = what_if.evictable_rows();
         if rows.is_empty() {
@@ -59,9 +59,12 @@ impl Search {
         let first = what_if.offset() % rows.len();
         rows.rotate_left(first);
         if what_if.stops_early() || *args != DefaultPreemptionArgs::default() {
-            self.until_enough(Quota::new(wanted(args, rows.len())), &rows, (pod, spares), what_if);
+            self.until_enough(Quota::new(wanted(args, rows.len())), &rows, what_if, terms);
         } else {
-            self.best_first(wanted(args, rows.len()), &rows, (pod, spares), what_if);
+            self.best_first(wanted(args, rows.len()), &rows, (pod, terms), what_if);
+        }
+        if self.candidates.is_empty() && terms.reaches_other_nodes() {
+            self.across_nodes(&rows, what_if, terms);
         }
     }
 
@@ -70,14 +73,14 @@ impl Search {
         &mut self,
         mut quota: Quota,
         rows: &[NodeIdx],
-        (pod, spares): (&PodInfo, Spares<'_>),
         what_if: &mut dyn WhatIf,
+        terms: &mut impl EvictionTerms,
     ) {
         for row in rows {
-            if self.has_no_victims(*row, pod, what_if) {
+            if self.has_no_victims(*row, what_if, terms) {
                 continue;
             }
-            let Some(plan) = self.try_row(*row, pod, what_if, spares) else { continue };
+            let Some(plan) = self.try_row(*row, what_if, terms) else { continue };
             if quota.admits(plan.violations) {
                 self.candidates.push(plan);
             }
@@ -93,11 +96,11 @@ impl Search {
         &mut self,
         enough: usize,
         rows: &[NodeIdx],
-        (pod, spares): (&PodInfo, Spares<'_>),
+        (pod, terms): (&PodInfo, &mut impl EvictionTerms),
         what_if: &mut dyn WhatIf,
     ) {
         let kept = if what_if.asks_extenders() { enough } else { 1 };
-        let mut by_bound = self.rows_by_bound(rows, pod, what_if);
+        let mut by_bound = self.rows_by_bound(rows, (pod, terms), what_if);
         let mut found: Vec<(Cost, EvictionPlan)> = Vec::new();
         let mut tried = 0;
         while let Some(Reverse((lower_bound, at))) = by_bound.pop() {
@@ -108,7 +111,7 @@ impl Search {
                 break;
             }
             tried += 1;
-            if let Some(plan) = self.try_row(rows[at], pod, what_if, spares) {
+            if let Some(plan) = self.try_row(rows[at], what_if, terms) {
                 let cost = Cost::of(&plan);
                 found.insert(found.partition_point(|(known, _)| *known <= cost), (cost, plan));
                 found.truncate(kept);
@@ -122,29 +125,29 @@ impl Search {
     fn rows_by_bound(
         &mut self,
         rows: &[NodeIdx],
-        pod: &PodInfo,
+        (pod, terms): (&PodInfo, &impl EvictionTerms),
         what_if: &dyn WhatIf,
     ) -> BinaryHeap<Reverse<(Cost, usize)>> {
         let mut bounds = Bounds::default();
         let mut bounds_by_row = Vec::with_capacity(rows.len());
         for (at, row) in rows.iter().enumerate() {
-            if !self.has_no_victims(*row, pod, what_if) {
+            if !self.has_no_victims(*row, what_if, terms) {
                 // Rows where evictions cannot make room come last; trying them yields the reasons for the message.
-                let lower_bound = bounds.lower_bound(what_if, *row, pod).unwrap_or(Cost::WORST);
+                let lower_bound = bounds.lower_bound(what_if, *row, pod, terms).unwrap_or(Cost::WORST);
                 bounds_by_row.push(Reverse((lower_bound, at)));
             }
         }
         bounds_by_row.into()
     }
 
-    /// Returns true, and counts the row, if none of its pods may be preempted. Without groups, reads a column for speed,
-    /// since there are many such rows if all pods have the same priority.
-    fn has_no_victims(&mut self, row: NodeIdx, pod: &PodInfo, what_if: &dyn WhatIf) -> bool {
+    /// Returns true, and counts the row, if all of its pods are spared for their priority. Without groups, reads a column
+    /// for speed, since there are many such rows if all pods have the same priority.
+    fn has_no_victims(&mut self, row: NodeIdx, what_if: &dyn WhatIf, terms: &impl EvictionTerms) -> bool {
         let nodes = what_if.nodes();
         let has_none = if what_if.has_groups() {
-            nodes.node(row).pods().iter().all(|other| what_if.priority_of(other) >= pod.priority())
+            nodes.node(row).pods().iter().all(|other| what_if.priority_of(other) >= terms.ceiling())
         } else {
-            nodes.columns().lowest_priority[row.at()] >= pod.priority()
+            nodes.columns().lowest_priority[row.at()] >= terms.ceiling()
         };
         self.without_victims += usize::from(has_none);
         has_none
@@ -154,26 +157,51 @@ impl Search {
     fn try_row(
         &mut self,
         row: NodeIdx,
-        pod: &PodInfo,
         what_if: &mut dyn WhatIf,
-        spares: Spares<'_>,
+        terms: &mut impl EvictionTerms,
     ) -> Option<EvictionPlan> {
-        if !self.preemptible.gather(row, pod.priority(), what_if, spares) {
+        if !self.preemptible.gather(row, what_if, terms) {
             self.without_victims += 1;
             return None;
         }
-        match self.preemptible.find_victims(what_if.dry_run(row)) {
+        match self.preemptible.find_victims(what_if.dry_run(row), terms) {
             Ok(Evictions::DoNotHelp(reject)) => self.reject(reject),
             Ok(Evictions::Help(victims)) if victims.pods.is_empty() => {
                 let node = what_if.nodes().node(row).name();
                 self.errors.push(format!("expected at least one victim pod on node {:?}", node.as_str()));
             }
-            Ok(Evictions::Help(Victims { pods, violations })) => {
-                return Some(EvictionPlan { row, victims: pods, violations });
-            }
+            Ok(Evictions::Help(victims)) => return Some(victims.on(row)),
             Err(error) => self.errors.push(error.to_string()),
         }
         None
+    }
+
+    /// Looks for a node on which the pod fits if pods of other nodes are evicted, too. Prefers a node with room for the
+    /// pod, and otherwise takes the one where making room costs least.
+    fn across_nodes(&mut self, rows: &[NodeIdx], what_if: &mut dyn WhatIf, terms: &mut impl EvictionTerms) {
+        let mut best: Option<(Option<Cost>, NodeIdx, Vec<Unit>)> = None;
+        for row in rows {
+            let room = match self.preemptible.make_room(*row, what_if, terms) {
+                Ok(Some(room)) => room,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.errors.push(error.to_string());
+                    continue;
+                }
+            };
+            let cost = (!room.is_empty()).then(|| Cost::of(&Victims::of(room.clone()).on(*row)));
+            if best.as_ref().is_none_or(|(known, ..)| cost < *known) {
+                best = Some((cost, *row, room));
+            }
+            if matches!(best, Some((None, ..))) {
+                break;
+            }
+        }
+        let Some((_, row, room)) = best else { return };
+        match self.preemptible.find_everywhere(row, room, what_if, terms) {
+            Ok(victims) => self.candidates.extend(victims.map(|victims| victims.on(row))),
+            Err(error) => self.errors.push(error.to_string()),
+        }
     }
 
     fn reject(&mut self, reject: Reject) {

@@ -11,6 +11,8 @@ use harbormaster_framework::{
     table::NodeTable,
 };
 
+use super::EvictionTerms;
+
 /// Pods that are evicted together.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
@@ -100,11 +102,11 @@ impl Unit {
     }
 }
 
-/// Returns the units of lower priority that have a pod on one of the rows, in the order of their first pods. Adds the
+/// Returns the units with a pod on one of the rows that may be evicted, in the order of their first such pods. Adds the
 /// groups that it meets to `wholes`.
-pub(super) fn units_below<P: Population + ?Sized>(
-    priority: i32,
+pub(super) fn units_on<P: Population + ?Sized>(
     rows: impl Iterator<Item = NodeIdx>,
+    terms: &impl EvictionTerms,
     there: &P,
     wholes: &mut Wholes,
 ) -> Vec<Unit> {
@@ -112,7 +114,7 @@ pub(super) fn units_below<P: Population + ?Sized>(
     let mut seen: BTreeSet<GroupId> = BTreeSet::new();
     for row in rows {
         let pods = there.nodes().node(row).pods().iter();
-        for pod in pods.filter(|pod| there.priority_of(pod) < priority) {
+        for pod in pods.filter(|pod| there.priority_of(pod) < terms.ceiling() && !terms.spares(pod)) {
             let at = units.len();
             let whole = there.group_of(pod).filter(|group| group.disruption == Disruption::All);
             match whole.map(|group| &group.id) {
@@ -132,7 +134,7 @@ pub(super) fn units_below<P: Population + ?Sized>(
 pub(super) mod tests {
     use harbormaster_testkit::{PodBuilder, cluster, node};
 
-    use super::*;
+    use super::{super::ByPriority, *};
 
     struct Alone<'a>(&'a NodeTable);
 
@@ -153,7 +155,12 @@ pub(super) mod tests {
     /// Returns a unit for each pod. All pods are on the same node.
     pub(in super::super) fn singles(pods: impl IntoIterator<Item = PodBuilder>) -> Vec<Unit> {
         let cluster = cluster([node("n")], pods.into_iter().map(|pod| pod.on("n")));
-        units_below(i32::MAX, cluster.nodes().live().iter(), &Alone(cluster.nodes()), &mut Wholes::new())
+        units_on(
+            cluster.nodes().live().iter(),
+            &ByPriority(i32::MAX),
+            &Alone(cluster.nodes()),
+            &mut Wholes::new(),
+        )
     }
 
     /// Names of the units' pods.

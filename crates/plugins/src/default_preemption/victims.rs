@@ -1,12 +1,12 @@
-//! Choice of the victims on one node.
+//! Choice of the victims on one node, or for one node.
 
-use std::{iter, sync::Arc};
+use std::{collections::BTreeSet, iter, sync::Arc};
 
 use harbormaster_framework::prelude::*;
 
 use super::{
-    Rules, Spares, budgets, importance,
-    unit::{Unit, Wholes, units_below},
+    EvictionTerms, Rules, budgets, importance,
+    unit::{Unit, Wholes, units_on},
 };
 
 /// Units with pods on one node that may be preempted, in the order in which `find_victims` tries to spare them.
@@ -36,56 +36,174 @@ pub(super) enum Evictions {
     DoNotHelp(Reject),
 }
 
+impl Victims {
+    pub(super) fn of(units: Vec<Unit>) -> Self {
+        Self {
+            violations: units.iter().map(|unit| unit.violations).sum(),
+            pods: units.into_iter().flat_map(|unit| unit.pods).map(|(_, pod)| pod).collect(),
+        }
+    }
+
+    /// The plan that evicts these pods for a pod on the row.
+    pub(super) fn on(self, row: NodeIdx) -> EvictionPlan {
+        EvictionPlan { row, victims: self.pods, violations: self.violations }
+    }
+}
+
 impl Preemptible {
     pub(super) fn new(rules: Rules) -> Self {
         Self { rules, ..Self::default() }
     }
 
-    /// Collects the units with pods on the node and a priority below `priority`.
-    /// Omits units with a pod that `spares` is true for. Returns false if there are none left.
+    /// Collects the units with pods on the node that may be evicted, and tells the terms that they have left. Returns
+    /// false if there are none.
     pub(super) fn gather(
         &mut self,
         row: NodeIdx,
-        priority: i32,
         what_if: &dyn WhatIf,
-        spares: Spares<'_>,
+        terms: &mut impl EvictionTerms,
     ) -> bool {
-        self.units = units_below(priority, iter::once(row), what_if, &mut self.wholes);
-        self.units.retain(|unit| !unit.pods.iter().any(|(_, pod)| spares(pod)));
+        terms.restart();
+        self.units = units_on(iter::once(row), terms, what_if, &mut self.wholes);
         importance::sort(&mut self.units, self.rules.reverses_unstarted);
+        // From the least important on, because the terms may spare the others once these are gone.
+        self.units.reverse();
+        self.units.retain(|unit| unit.leaves(terms));
+        self.units.reverse();
         self.violating = budgets::violating_first(&mut self.units, what_if.objects(), self.rules);
         !self.units.is_empty()
     }
 
-    /// Removes all preemptible pods and adds back each unit that still leaves room for the pod.
-    pub(super) fn find_victims(&self, mut node: DryRun<'_>) -> PluginResult<Evictions> {
+    /// Removes all preemptible pods and adds back each unit that still leaves room for the pod. The terms already know
+    /// that the pods have left.
+    pub(super) fn find_victims(
+        &self,
+        mut node: DryRun<'_>,
+        terms: &mut impl EvictionTerms,
+    ) -> PluginResult<Evictions> {
         for unit in &self.units {
             unit.leave(&mut node)?;
         }
-        if let Some(reject) = node.rejection()? {
+        if let Some(reject) = node.rejection()?.or_else(|| terms.rejection()) {
             return Ok(Evictions::DoNotHelp(reject));
         }
-        let mut evicted = Vec::new();
-        for unit in &self.units {
-            unit.return_to(&mut node)?;
-            if node.rejection()?.is_some() {
-                unit.leave(&mut node)?;
-                evicted.push(unit.clone());
-            }
-        }
+        let evicted = needed(&self.units, &mut node, terms)?;
+        Ok(Evictions::Help(Victims::of(self.in_order(evicted, self.units.len(), self.violating))))
+    }
+
+    /// Puts the victims in order, which were chosen among some units, of which the first `violating` violate budgets.
+    fn in_order(&self, mut victims: Vec<Unit>, units: usize, violating: usize) -> Vec<Unit> {
         // If the evictions of all units or of none violate a budget, the victims are already in order, and sorting them
         // again might change the order of equal ones.
-        if (1..self.units.len()).contains(&self.violating) {
-            importance::sort(&mut evicted, self.rules.reverses_unstarted);
+        if (1..units).contains(&violating) {
+            importance::sort(&mut victims, self.rules.reverses_unstarted);
         }
-        Ok(Evictions::Help(Victims {
-            violations: evicted.iter().map(|unit| unit.violations).sum(),
-            pods: evicted.into_iter().flat_map(|unit| unit.pods).map(|(_, pod)| pod).collect(),
-        }))
+        victims
+    }
+
+    /// Returns the units to evict from the node so that the pod fits there, whether or not the terms then reject it.
+    /// `None` if it does not fit there.
+    pub(super) fn make_room(
+        &mut self,
+        row: NodeIdx,
+        what_if: &mut dyn WhatIf,
+        terms: &mut impl EvictionTerms,
+    ) -> PluginResult<Option<Vec<Unit>>> {
+        let mut node = what_if.dry_run(row);
+        if node.rejection()?.is_none() {
+            return Ok(Some(Vec::new()));
+        }
+        drop(node);
+        if !self.gather(row, what_if, terms) {
+            return Ok(None);
+        }
+        let mut node = what_if.dry_run(row);
+        for unit in &self.units {
+            unit.leave(&mut node)?;
+        }
+        if node.rejection()?.is_some() {
+            return Ok(None);
+        }
+        needed(&self.units, &mut node, &mut Ignored).map(Some)
+    }
+
+    /// Adds units of any nodes to those that make room, the least important first, until the terms accept the pod.
+    /// Returns those of them that are needed, or `None` if the terms still reject the pod.
+    pub(super) fn find_everywhere(
+        &mut self,
+        row: NodeIdx,
+        room: Vec<Unit>,
+        what_if: &mut dyn WhatIf,
+        terms: &mut impl EvictionTerms,
+    ) -> PluginResult<Option<Victims>> {
+        terms.restart();
+        let mut others = units_on(what_if.nodes().live().iter(), terms, what_if, &mut self.wholes);
+        importance::sort(&mut others, self.rules.reverses_unstarted);
+        budgets::violating_first(&mut others, what_if.objects(), self.rules);
+        let mut known: BTreeSet<_> = room.iter().filter_map(Unit::first).collect();
+        let mut units: Vec<Unit> = room.into_iter().filter(|unit| unit.leaves(terms)).collect();
+        for unit in others.into_iter().rev() {
+            if terms.rejection().is_none() {
+                break;
+            }
+            if known.insert(unit.first().unwrap_or_default()) && unit.leaves(terms) {
+                units.push(unit);
+            }
+        }
+        importance::sort(&mut units, self.rules.reverses_unstarted);
+        let violating = budgets::violating_first(&mut units, what_if.objects(), self.rules);
+        let mut node = what_if.dry_run(row);
+        for unit in &units {
+            unit.leave(&mut node)?;
+        }
+        if terms.rejection().is_some() || node.rejection()?.is_some() {
+            return Ok(None);
+        }
+        let evicted = needed(&units, &mut node, terms)?;
+        Ok(Some(Victims::of(self.in_order(evicted, units.len(), violating))))
     }
 }
 
+/// Terms that reject no pod.
+struct Ignored;
+
+impl EvictionTerms for Ignored {
+    fn ceiling(&self) -> i32 {
+        i32::MAX
+    }
+}
+
+/// Returns the units without whose eviction the pod does not fit the node, or is rejected by the terms. All of them have
+/// left. Each returns if it can, in the order given.
+fn needed(units: &[Unit], node: &mut DryRun<'_>, terms: &mut impl EvictionTerms) -> PluginResult<Vec<Unit>> {
+    let mut evicted = Vec::new();
+    for unit in units {
+        unit.return_to(node)?;
+        unit.pods.iter().for_each(|(_, pod)| terms.pod_returned(pod));
+        if terms.rejection().is_some() || node.rejection()?.is_some() {
+            unit.leave(node)?;
+            unit.pods.iter().for_each(|(_, pod)| terms.pod_left(pod));
+            evicted.push(unit.clone());
+        }
+    }
+    Ok(evicted)
+}
+
 impl Unit {
+    /// Tells the terms that the unit has left, unless they spare one of its pods. Returns true if it has left.
+    fn leaves(&self, terms: &mut impl EvictionTerms) -> bool {
+        let may_go = !self.pods.iter().any(|(_, pod)| terms.spares(pod));
+        if may_go {
+            self.pods.iter().for_each(|(_, pod)| terms.pod_left(pod));
+        }
+        may_go
+    }
+
+    /// UID of the unit's first pod.
+    fn first(&self) -> Option<harbormaster_api::Str> {
+        self.pods.first().map(|(_, pod)| pod.uid.clone())
+    }
+
     fn leave(&self, node: &mut DryRun<'_>) -> PluginResult<()> {
         self.pods.iter().try_for_each(|(row, pod)| node.remove_pod_on(*row, pod))
     }

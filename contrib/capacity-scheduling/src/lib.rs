@@ -1,0 +1,26 @@
+//! CapacityScheduling: shares a cluster by quotas that borrow from each other what they do not use.
+//!
+//! The plugin has the name and the custom resource of the plugin of
+//! [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins). `README.md` lists the differences.
+//!
+//! Reading order: [`elastic_quota`] (the custom resource) and [`amounts`], [`ledger`] (what is used), [`claim`] (whether
+//! a pod is admitted), [`terms`] (who is evicted for it), [`plugin`] (extension points and hints), [`controller`] (a
+//! program that writes into the statuses of quotas what is used).
+//!
+//! Invariants: no decision of the scheduler makes the pods of a namespace use more than its quota's max, nor the pods of
+//! all quotas more than the quotas guarantee together. A pod within its quota's min is never refused for good because
+//! others have borrowed: they are evicted.
+
+pub mod amounts;
+pub mod claim;
+pub mod controller;
+pub mod elastic_quota;
+pub mod ledger;
+pub mod plugin;
+pub mod terms;
+
+pub use elastic_quota::ElasticQuota;
+pub use plugin::CapacityScheduling;
+
+#[cfg(test)]
+mod tests;

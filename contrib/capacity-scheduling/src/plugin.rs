@@ -1,0 +1,117 @@
+//! Extension points of the plugin, and the changes after which a pod is tried again.
+
+use harbormaster::{
+    api::Pod,
+    preemption::{DefaultPreemption, DefaultPreemptionArgs},
+    prelude::*,
+};
+
+use crate::{claim::Claim, elastic_quota::ElasticQuota, ledger::Ledger, terms::QuotaTerms};
+
+/// Admits pods by quotas, and evicts pods that borrow. See the [crate's documentation](crate).
+#[derive(Clone, Debug)]
+pub struct CapacityScheduling(DefaultPreemption);
+
+impl Plugin for CapacityScheduling {
+    const NAME: &'static str = "CapacityScheduling";
+    implemented_points!();
+
+    fn events(&self) -> Option<Vec<Registration<Self>>> {
+        let fewer = Action::DELETE | Action::UPDATE_POD_SCALE_DOWN;
+        Some(vec![
+            Registration::hinted_with_objects(EventResource::Pod, fewer, Self::after_pod),
+            Registration::on(Action::ALL, Self::after_quota),
+        ])
+    }
+}
+
+impl Build for CapacityScheduling {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
+        DefaultPreemption::build(DefaultPreemptionArgs::default(), cx).map(Self)
+    }
+}
+
+impl Watches for CapacityScheduling {
+    type Resources = ElasticQuota;
+}
+
+impl Indexed for CapacityScheduling {
+    type Index = Ledger;
+}
+
+/// Keeps pods out of the queue while pods are being evicted for them, as DefaultPreemption does.
+impl PreEnqueue for CapacityScheduling {
+    fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
+        self.0.pre_enqueue(cx)
+    }
+}
+
+impl PreFilter for CapacityScheduling {
+    fn pre_filter(&self, cx: &Cycle<'_>) -> Result<PreFiltered<()>, Stop> {
+        let claim = Claim::of(self.index(cx)?, cx.nominations, cx.pod);
+        match claim.and_then(|claim| claim.refusal()) {
+            Some(why) => Err(Reject::evictable(why).into()),
+            None => Ok(PreFiltered::Skip),
+        }
+    }
+}
+
+impl PostFilter for CapacityScheduling {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, (): &()) -> PluginResult<PostFiltered> {
+        let mut terms = {
+            let cycle = cx.what_if.cycle(cx.pod);
+            let ledger = self.index(&cycle)?;
+            let claim = Claim::of(ledger, cycle.nominations, cx.pod);
+            let is_refused = claim.as_ref().is_some_and(|claim| claim.refusal().is_some());
+            let terms = QuotaTerms::new(ledger, claim, cx.pod);
+            if let (false, Some(why)) =
+                (cx.pod.spec.never_preempts, Self::waits_or_despairs(&terms, is_refused))
+            {
+                let reasons = vec![format!("preemption: {why}").into()];
+                return Ok(PostFiltered::NoHelp { reasons, nomination: Nomination::Keep });
+            }
+            terms
+        };
+        self.0.post_filter_with(cx, &mut terms)
+    }
+}
+
+/// Existing configurations name the plugin in `reserve`. There is nothing to reserve: the ledger has pods from the
+/// decision on.
+impl Reserve for CapacityScheduling {
+    type Reserved = ();
+
+    fn reserve(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>, _: &mut Assume) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn unreserve(&self, _: &Placement, _: &mut Vec<ApiCall>) {}
+}
+
+impl CapacityScheduling {
+    /// Returns why no pods are to be evicted; `None` if some may have to be.
+    fn waits_or_despairs(terms: &QuotaTerms, is_refused: bool) -> Option<String> {
+        if is_refused && terms.admits() {
+            return Some("not eligible due to terminating pods of ElasticQuotas.".to_owned());
+        }
+        terms.hopeless()
+    }
+
+    /// A pod that goes away, or shrinks, leaves more of the quotas to others if its namespace has a quota.
+    fn after_pod(&self, cx: HintCycle<'_>, change: &Change<'_>) -> PluginResult<Hint> {
+        let Change::Pod { old, new } = change else { return Ok(Hint::Skip) };
+        let counts = |pod: &Pod| {
+            pod.uid == cx.pod.uid || self.watched(cx.objects).all_in(&pod.namespace).next().is_some()
+        };
+        let changed = new.or(*old);
+        Ok(if changed.is_some_and(counts) { Hint::Queue } else { Hint::Skip })
+    }
+
+    /// Any change of a quota may leave more to a pod, also to one of another namespace.
+    fn after_quota(&self, _: &PodInfo, change: Changed<'_, ElasticQuota>) -> PluginResult<Hint> {
+        let spec = |quota: &Custom<ElasticQuota>| quota.object.clone();
+        Ok(if change.old.map(spec) == change.new.map(spec) { Hint::Skip } else { Hint::Queue })
+    }
+}
