@@ -92,6 +92,7 @@ pub mod framework {
         api_call::{ClusterApi, Verb},
         cycle::{MAX_PERMIT_WAIT, Reservation, WaitingPods},
         events::{ClusterEvent, CustomHintFn, HintFn},
+        fetch::{Source, WebAccess, WebFailure},
         guard::{Call, PointError, Stopped},
         plugin::{BoxFuture, CopiedState},
         pod::{NonZero, SpecInfo},
