@@ -14,10 +14,15 @@ pub struct Args {
     pub network_topology_name: Option<Str>,
 }
 
-impl Args {
-    /// Returns the namespaces.
-    pub(crate) fn namespaces(&self) -> Vec<Str> {
-        let given = self.namespaces.clone().filter(|list| !list.is_empty());
-        given.unwrap_or_else(|| vec!["default".into()])
-    }
+/// `TopologicalSortArgs`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(crate = "harbormaster::serde", rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SortArgs {
+    /// Namespaces in which AppGroups are looked for, in order; `default` by default.
+    pub namespaces: Option<Vec<Str>>,
+}
+
+/// Returns the namespaces that were given, or the default.
+pub(crate) fn namespaces(given: Option<Vec<Str>>) -> Vec<Str> {
+    given.filter(|list| !list.is_empty()).unwrap_or_else(|| vec!["default".into()])
 }

@@ -1,24 +1,28 @@
-//! NetworkOverhead: places the workloads of an application near each other.
+//! NetworkOverhead places the workloads of an application near each other, and [`TopologicalSort`] tries them in the
+//! order in which they depend on each other.
 //!
-//! The plugin has the name, the arguments, the labels and the custom resources of the plugin of
+//! The plugins have the names, the arguments, the labels and the custom resources of the plugins of
 //! [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins). `README.md` lists the differences.
 //!
 //! Reading order: [`objects`] (custom resources and labels), this file (extension points and hints), [`members`] (where
-//! the pods of an application run), `costs`, [`args`].
+//! the pods of an application run), `costs`, `topological_sort`, [`args`].
 
 pub mod args;
 mod costs;
 pub mod members;
 pub mod objects;
+mod topological_sort;
 
 use std::sync::Arc;
 
 use harbormaster::{api::Str, prelude::*};
 
-use args::Args;
+use args::{Args, namespaces};
 use costs::{Partners, Shared, Tables};
 use members::Members;
 use objects::{AppGroup, NetworkTopology, group_of, workload_of};
+
+pub use topological_sort::TopologicalSort;
 
 const TOO_FAR: &str = "node(s) are too far from workloads that the pod depends on";
 
@@ -49,7 +53,7 @@ impl Build for NetworkOverhead {
     type Args = Args;
 
     fn build(args: Args, _: &BuildCycle) -> Result<Self, PluginError> {
-        let namespaces = args.namespaces();
+        let namespaces = namespaces(args.namespaces);
         let weights_name = args.weights_name.unwrap_or_else(|| "UserDefined".into());
         let topology_name = args.network_topology_name.unwrap_or_else(|| "nt-default".into());
         Ok(Self { namespaces, weights_name, topology_name })

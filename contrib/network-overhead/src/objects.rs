@@ -1,7 +1,7 @@
 //! AppGroup and NetworkTopology, and the labels that make a pod part of an application.
 
 use harbormaster::{
-    api::{Labels, Str},
+    api::{Labels, Str, Timestamp},
     prelude::*,
     serde::{Deserialize, Deserializer},
 };
@@ -30,8 +30,39 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(crate = "harbormaster::serde", default)]
 pub struct AppGroup {
+    /// `metadata`
+    pub metadata: AppGroupMetadata,
     /// `spec`
     pub spec: AppGroupSpec,
+    /// `status`
+    pub status: AppGroupStatus,
+}
+
+/// `metadata` of an [`AppGroup`], as far as the order of its pods depends on it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(crate = "harbormaster::serde", rename_all = "camelCase", default)]
+pub struct AppGroupMetadata {
+    /// `creationTimestamp`
+    pub creation_timestamp: Option<String>,
+}
+
+/// `status` of an [`AppGroup`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(crate = "harbormaster::serde", rename_all = "camelCase", default)]
+pub struct AppGroupStatus {
+    /// `topologyOrder`
+    #[serde(deserialize_with = "list")]
+    pub topology_order: Vec<Place>,
+}
+
+/// Place of a workload in the order of its application.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(crate = "harbormaster::serde", default)]
+pub struct Place {
+    /// `workload`
+    pub workload: WorkloadName,
+    /// `index`
+    pub index: i64,
 }
 
 /// `spec` of an [`AppGroup`].
@@ -81,6 +112,18 @@ impl Resource for AppGroup {
 }
 
 impl AppGroup {
+    /// Time at which the object was created; the beginning of time if it is not known.
+    pub fn created(&self) -> Timestamp {
+        let text = self.metadata.creation_timestamp.as_deref();
+        text.and_then(|text| Timestamp::parse(text).ok()).unwrap_or_default()
+    }
+
+    /// Place of the workload with this selector; -1 if it has none.
+    pub fn place_of(&self, selector: &str) -> i64 {
+        let places = &self.status.topology_order;
+        places.iter().find(|place| place.workload.selector == *selector).map_or(-1, |place| place.index)
+    }
+
     /// Dependencies of the workload with this selector.
     pub fn dependencies_of(&self, selector: &str) -> Vec<&Dependency> {
         let own = self.spec.workloads.iter().filter(|workload| workload.workload.selector == *selector);

@@ -15,5 +15,10 @@ pub fn register(registry: &mut Registry) {
         .register::<pod_state::PodState>()
         .register::<preemption_toleration::PreemptionToleration>()
         .register::<qos_sort::QOSSort>()
-        .register::<sysched::SySched>();
+        .register::<sysched::SySched>()
+        .register::<network_overhead::TopologicalSort>()
+        .register::<trimaran::LoadVariationRiskBalancing>()
+        .register::<trimaran::LowRiskOverCommitment>()
+        .register::<trimaran::Peaks>()
+        .register::<trimaran::TargetLoadPacking>();
 }

@@ -36,6 +36,8 @@ pub struct Node {
     pub taints: Arc<[Taint]>,
     /// `status.allocatable`, rounded up as in kube-scheduler, without resources that the scheduler does not count.
     pub allocatable: Resources,
+    /// `status.capacity`, rounded up likewise. Only measurements of the whole machine relate to it.
+    pub capacity: Resources,
     /// `status.images`, in order.
     pub images: Arc<[Image]>,
     /// `status.declaredFeatures`, sorted.

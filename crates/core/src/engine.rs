@@ -18,6 +18,7 @@ use harbormaster_api::{Release, Timestamp, requests::StatusRule};
 use harbormaster_framework::{
     events::PodEvents,
     extender::Extenders,
+    fetch::Source,
     pod::PodInfo,
     profile::Profile,
     resource::ResourceKind,
@@ -94,6 +95,26 @@ impl EngineConfig {
             }
         }
         kinds
+    }
+
+    /// What plugins fetch from outside the cluster's objects, each source once. The host supplies the fetched objects as
+    /// [`Input::Custom`].
+    pub fn sources(&self) -> Vec<Source> {
+        let mut sources: Vec<Source> = Vec::new();
+        for source in self.profiles.iter().flat_map(|profile| profile.sources()) {
+            if !sources.iter().any(|known| known.is_same(&source)) {
+                sources.push(source);
+            }
+        }
+        sources
+    }
+
+    /// The kinds of [`Self::resources`] that the host watches: those that no plugin fetches.
+    pub fn watched(&self) -> Vec<ResourceKind> {
+        let fetched = self.sources();
+        let is_fetched =
+            |kind: &ResourceKind| fetched.iter().any(|source| source.kind().name() == kind.name());
+        self.resources().into_iter().filter(|kind| !is_fetched(kind)).collect()
     }
 
     /// Adds meters to the profiles if there is a meter.

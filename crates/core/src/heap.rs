@@ -87,6 +87,14 @@ impl<K: Clone + Eq + Hash, T, O: Order<T>> IndexedHeap<K, T, O> {
         Some(item)
     }
 
+    /// Changes all elements, and restores the order.
+    pub fn change_all(&mut self, change: impl Fn(&O, &mut T)) {
+        for (_, item) in &mut self.items {
+            change(&self.order, item);
+        }
+        (0..self.items.len() / 2).rev().for_each(|at| self.down(at));
+    }
+
     fn before(&self, a: usize, b: usize) -> bool {
         self.order.before(&self.items[a].1, &self.items[b].1)
     }
@@ -148,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heap_behaves_like_a_sorted_list(steps in prop::collection::vec((0u8..3, 0u8..20, any::<u16>()), 0..200)) {
+        fn heap_behaves_like_a_sorted_list(steps in prop::collection::vec((0u8..4, 0u8..20, any::<u16>()), 0..200)) {
             let mut heap = IndexedHeap::new(Natural);
             let mut model: Vec<(u16, u8)> = Vec::new();
             for (what, key, value) in steps {
@@ -161,6 +169,11 @@ mod tests {
                     1 => {
                         let expected = model.iter().position(|(_, k)| *k == key).map(|at| model.remove(at));
                         prop_assert_eq!(heap.remove(&key), expected);
+                    }
+                    2 => {
+                        let changed = |item: (u16, u8)| (item.0 ^ value, item.1);
+                        heap.change_all(|_, item| *item = changed(*item));
+                        model.iter_mut().for_each(|item| *item = changed(*item));
                     }
                     _ => {
                         model.sort_unstable();

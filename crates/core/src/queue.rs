@@ -20,6 +20,8 @@ mod in_flight;
 mod members;
 mod orders;
 mod parts;
+#[cfg(test)]
+mod rank_tests;
 mod reconfigure;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use harbormaster_framework::{
     objects::Objects,
     pod::PodInfo,
     profile::Profile,
+    resource::ResourceName,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -347,7 +350,7 @@ impl Queue {
             return;
         }
         let key = self.key_of(&pod.uid).clone();
-        match self.parts.replace(&key, &pod) {
+        match self.parts.replace(&key, &pod, at.objects) {
             Some(QueueState::Unschedulable) => self.waiting_pod_changed(&key, events, change, at),
             Some(_) => {}
             None if self.incomplete.replace(&pod) => {}
@@ -493,6 +496,14 @@ impl Queue {
             if how != Requeue::Stay {
                 self.wake(&uid, how, Cause::Event(event), at);
             }
+        }
+    }
+
+    /// Ranks the queued pods anew after a change to objects, if the QueueSort plugin ranks by objects of this kind.
+    pub(crate) fn on_ranking_change(&mut self, resource: ResourceName, objects: &Objects) {
+        // All profiles have the same QueueSort plugin.
+        if self.profiles[0].ranks_by(resource) {
+            self.parts.rank_all(objects);
         }
     }
 

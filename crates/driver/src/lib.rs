@@ -16,7 +16,7 @@
 //! 2. [`leader`] (leader election, and this instance's permission to write);
 //! 3. [`extenders`] (HTTP extenders, which the engine calls during an attempt);
 //! 4. [`message`] (messages to the engine's thread);
-//! 5. input: [`watch`]; output: [`live_api`] and [`binder`], [`evictor`], [`status`], [`events`]; external requests:
+//! 5. input: [`watch`], `sources` with `web` (objects that plugins fetch from elsewhere); output: [`live_api`] and [`binder`], [`evictor`], [`status`], [`events`]; external requests:
 //!    [`console`] with `debugger`, [`metrics`], [`reload`];
 //! 6. [`engine_thread`];
 //! 7. [`mod@run`] (everything combined).
@@ -53,10 +53,12 @@ pub mod reload;
 pub mod run;
 pub mod served_version;
 mod slow;
+mod sources;
 pub mod status;
 pub mod tasks;
 pub mod traces;
 pub mod watch;
+mod web;
 
 pub use clients::Clients;
 pub use console::Console;

@@ -143,7 +143,7 @@ fn unreadable(call: &ApiCall, why: &dyn fmt::Display) -> ApiError {
     ApiError::Unreachable(format!("{}: {why}", call.path.url()))
 }
 
-fn failure(error: ApiError) -> ApiFailure {
+pub(crate) fn failure(error: ApiError) -> ApiFailure {
     let reason = match &error {
         ApiError::Refused(refusal) => refusal.reason.clone(),
         ApiError::Unreachable(_) | ApiError::TimedOut { .. } | ApiError::GateClosed(_) => String::new(),

@@ -16,6 +16,7 @@ use crate::{
         current::{CurrentExtenders, SwitchError},
     },
     message::{EngineMessage, ToEngine},
+    sources::Fetcher,
 };
 
 /// Replaces the configuration of a running scheduler. Clones share everything: one clone goes into a
@@ -28,6 +29,7 @@ pub struct Reload(Arc<Mutex<Option<Running>>>);
 struct Running {
     engine: ToEngine,
     extenders: CurrentExtenders,
+    fetcher: Fetcher,
 }
 
 /// The reason why a configuration was not applied. The old configuration stays in use.
@@ -79,7 +81,8 @@ impl Reload {
         mut engine: EngineConfig,
         extenders: &[ExtenderConfig],
     ) -> Result<(), ReloadError> {
-        let (current, others, taken) = {
+        let sources = engine.sources();
+        let (current, others, fetcher, taken) = {
             let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let running = running.as_ref().ok_or(ReloadError::NotRunning)?;
             let others = running.extenders.of(extenders)?;
@@ -89,7 +92,7 @@ impl Reload {
             let (answer, taken) = oneshot::channel();
             let sent = running.engine.send(EngineMessage::TakeOver(Box::new(engine), answer));
             sent.map_err(|_| ReloadError::NotRunning)?;
-            (running.extenders.clone(), others, taken)
+            (running.extenders.clone(), others, running.fetcher.clone(), taken)
         };
         match taken.await {
             Ok(Ok(())) => {}
@@ -97,13 +100,20 @@ impl Reload {
             Err(_) => return Err(ReloadError::NotRunning),
         }
         current.set(others);
+        fetcher.switch_to(sources);
         Ok(())
     }
 
     /// Registers a running engine until the guard is dropped. The guard must be dropped, since an engine runs for as
     /// long as a sender exists.
-    pub(crate) fn reaches(&self, engine: ToEngine, extenders: CurrentExtenders) -> ReloadGuard {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { engine, extenders });
+    pub(crate) fn reaches(
+        &self,
+        engine: ToEngine,
+        extenders: CurrentExtenders,
+        fetcher: Fetcher,
+    ) -> ReloadGuard {
+        let running = Running { engine, extenders, fetcher };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
         ReloadGuard(self.clone())
     }
 }

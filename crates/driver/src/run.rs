@@ -11,6 +11,7 @@ use std::{
 use harbormaster_api::Str;
 use harbormaster_client::ClientError;
 use harbormaster_core::{Effect, EngineConfig, PodEvent};
+use harbormaster_framework::fetch::Web;
 use thiserror::Error;
 use tokio::{
     sync::{mpsc as channel, oneshot},
@@ -39,10 +40,12 @@ use crate::{
     metrics::Metrics,
     reload::Reload,
     served_version::ServedVersion,
+    sources::Fetcher,
     status::StatusWriter,
     tasks::Tasks,
     traces::Traces,
     watch::{BUILT_IN, CustomKind, Nodes, Pods, StreamingLists, Watcher},
+    web::LiveWeb,
 };
 
 /// Time limit for bindings, evictions, patches and events in progress when the process ends.
@@ -187,9 +190,9 @@ impl Driver {
         tokio::spawn(pass_on);
         let (effects_out, effects) = channel::channel(MAX_EFFECTS);
         let (tasks, all_done) = Tasks::new();
-        let custom_feed =
-            CustomFeed::of(engine.resources().iter().map(|kind| kind.name().to_string().into()));
-        let served: Arc<[ServedVersion]> = engine.resources().iter().map(ServedVersion::of).collect();
+        let (watched, sources) = (engine.watched(), engine.sources());
+        let custom_feed = CustomFeed::of(watched.iter().map(|kind| kind.name().to_string().into()));
+        let served: Arc<[ServedVersion]> = watched.iter().map(ServedVersion::of).collect();
         let api = LiveApi::new(clients.main.clone(), custom_feed.clone()).in_versions(served.clone());
         let extenders = CurrentExtenders::new(self.extenders.clone(), self.health.clone());
         let (emitted_out, emitted) = channel::unbounded_channel();
@@ -220,8 +223,12 @@ impl Driver {
             traces: self.traces.clone(),
             raw: extenders.raw().cloned(),
         };
-        let mut engine = engine_thread::spawn(engine, watches.len(), inbox, effects_out, sinks)?;
-        let reached = self.reload.reaches(to_engine.clone(), extenders);
+        let unsynced = watches.len() + sources.len();
+        let mut engine = engine_thread::spawn(engine, unsynced, inbox, effects_out, sinks)?;
+        let web = Web::new(Arc::new(LiveWeb::new(clients.main.clone())));
+        let delay = self.election.delays_cache().then(|| self.leadership.clone());
+        let fetcher = Fetcher::start(sources, web, to_engine.clone(), delay);
+        let reached = self.reload.reaches(to_engine.clone(), extenders, fetcher.clone());
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.start_election(&clients, reporter, all_synced, &to_engine);
         let mut carrier = tokio::spawn(outbox.carry_out(effects));
@@ -268,6 +275,7 @@ impl Driver {
         let deadline = Instant::now() + SHUTDOWN_LIMIT;
         let finished = timeout_at(deadline, finish).await;
         watches.abort_all();
+        drop(fetcher);
         let reason = match finished {
             Ok((Ok(Ok(())), Ok(()))) => {
                 finish_events(event_writer, &unwritten, deadline).await;

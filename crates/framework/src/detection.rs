@@ -23,6 +23,7 @@ macro_rules! detect {
             #[allow(unused_imports, reason = "not every trait has parameters")]
             use crate::{
                 detection::Probe,
+                fetch::Fetches,
                 group::{Groups, PlacementGenerate, PlacementScore, PodGroupPostFilter},
                 plugin::*,
                 resource::Watches,
@@ -74,6 +75,7 @@ detect! {
     reads_cluster: ReadsCluster<>;
     watches: Watches<>;
     groups: Groups<>;
+    fetches: Fetches<>;
 }
 
 pub mod index {
@@ -143,7 +145,8 @@ macro_rules! implemented_points {
             let mut probe = $crate::detection::Probe(points);
             $crate::implemented_points!(@detect probe:
                 pre_enqueue queue_sort pre_filter filter post_filter pre_score score reserve permit pre_bind bind
-                post_bind group_post_filter generate_placements score_placement reads_cluster watches groups);
+                post_bind group_post_filter generate_placements score_placement reads_cluster watches groups
+                fetches);
             let mut index = (&mut &mut probe).index();
             (&mut &mut index).index_watches(probe);
         }

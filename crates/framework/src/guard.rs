@@ -4,6 +4,7 @@
 //! A panic becomes such an error, so that one pod fails while the scheduler continues. Calls are measured here if there
 //! is a [meter](crate::meter).
 
+mod fetch;
 mod group;
 mod status;
 
@@ -30,11 +31,12 @@ use crate::{
     index::{ClusterView, IndexKind, Indexes},
     meter::{PluginMeter, ProfileMeter, Stage, Stamp, Status},
     nodeset::{NodeIdx, NodeSet},
+    objects::Objects,
     outcome::{
         Bound, Normalize, Permitted, PluginError, PluginResult, PostFiltered, PreFiltered, PreFlight, Reject,
         Stop,
     },
-    plugin::{BoxFuture, Plugin, Queued, Scope, SignFragment},
+    plugin::{BoxFuture, Plugin, Queued, Rank, Scope, SignFragment},
     pod::PodInfo,
     points::{AnyPlugin, Calls, Slot},
     reads::Reads,
@@ -73,6 +75,8 @@ pub enum Call {
     Sign,
     /// Tells to which group a pod belongs, or what the group is like.
     Groups,
+    /// Fetches an object, or says what is fetched.
+    Fetch,
 }
 
 impl fmt::Display for Call {
@@ -90,6 +94,7 @@ impl fmt::Display for Call {
             Self::Hint => "QueueingHint",
             Self::Sign => "Sign",
             Self::Groups => "Groups",
+            Self::Fetch => "Fetch",
         })
     }
 }
@@ -366,7 +371,8 @@ impl GuardedPlugin {
     /// Checks the plugin's declarations:
     /// - its points agree on the types of their states;
     /// - the events that it listens to can happen, and their objects are watched;
-    /// - if it is row-scoped, it does not compare candidates.
+    /// - if it is row-scoped, it does not compare candidates;
+    /// - it says what it fetches without a panic.
     ///
     /// # Errors
     /// The first mistake.
@@ -378,6 +384,7 @@ impl GuardedPlugin {
         if self.scope() == Scope::Row && self.normalization() == Normalize::Custom {
             return Err(BuildError::RowNormalizes { plugin });
         }
+        self.source().map_err(|PointError { source, .. }| BuildError::Refused { plugin, source })?;
         // If the plugin panics here, it is treated as having no registrations.
         for ErasedRegistration { event, .. } in self.events().unwrap_or_default().unwrap_or_default() {
             let resource = event.resource;
@@ -493,6 +500,15 @@ impl GuardedPlugin {
     pub fn less(&self, a: Queued<'_>, b: Queued<'_>) -> Result<bool, PointError> {
         let Some(run) = self.calls.shims.less else { return Ok(false) };
         self.call(Call::Point(ExtensionPoint::QueueSort), |this| run(this, a, b))
+    }
+
+    /// See [`crate::plugin::QueueSort::rank`].
+    ///
+    /// # Errors
+    /// When the plugin panics.
+    pub fn rank(&self, queued: Queued<'_>, objects: &Objects) -> Result<Rank, PointError> {
+        let Some(run) = self.calls.shims.rank else { return Ok(Rank::default()) };
+        self.call(Call::Point(ExtensionPoint::QueueSort), |this| run(this, queued, objects))
     }
 
     // --- filtering ---

@@ -6,7 +6,7 @@
 //! 2. [`cluster`] with [`table`] (the node table) and [`index`] (data structures that plugins declare)
 //! 3. [`events`] (changes that wake pending pods), [`resource`] (kinds of objects that plugins add), [`assume`]
 //!    (changes that a plugin expects before the API server confirms them), [`api_call`] (plugins' requests to the API
-//!    server), [`group`] (pods that are placed together)
+//!    server), [`group`] (pods that are placed together), [`fetch`] (objects that do not come from the API server)
 //! 4. [`registry`] and [`profile`] (which turn a configuration into an ordered list of plugins), [`points`],
 //!    [`detection`] and [`guard`] (which find and call the methods of plugins), [`extender`] (webhooks that take part
 //!    in decisions)
@@ -28,6 +28,7 @@ pub mod detection;
 pub mod diagnosis;
 pub mod events;
 pub mod extender;
+pub mod fetch;
 pub mod group;
 pub mod guard;
 pub mod index;
@@ -65,6 +66,7 @@ pub mod prelude {
         cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WhatIf},
         events::{Action, Change, EventResource, Hint, HintCycle, Registration},
         extender::EvictionPlan,
+        fetch::{FetchPlan, Fetches, Web, WebRequest},
         group::{
             Assignment, Disruption, Feasibility, GroupCondition, GroupCycle, GroupPlacement, GroupPolicy,
             GroupPostFilterCycle, GroupPostFiltered, GroupSpec, GroupView, GroupWhatIf, Groups,
@@ -83,7 +85,7 @@ pub mod prelude {
         per_node::PerNode,
         plugin::{
             Bind, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
-            PreScore, QueueSort, Queued, ReadsCluster, Reserve, Scope, Score, SignFragment, State,
+            PreScore, QueueSort, Queued, Rank, ReadsCluster, Reserve, Scope, Score, SignFragment, State,
             Unsignable,
         },
         pod::PodInfo,

@@ -98,7 +98,7 @@ stages! {
     }
     // QueueSort runs for each comparison in a heap; hints are measured separately; kube-scheduler has no label for the
     // remaining calls.
-    unmeasured: Call::Point(P::QueueSort) | Call::Assume | Call::Hint | Call::Groups
+    unmeasured: Call::Point(P::QueueSort) | Call::Assume | Call::Hint | Call::Groups | Call::Fetch
 }
 
 /// Outcome of a call, named like kube-scheduler's status code.

@@ -43,6 +43,7 @@ use crate::{
     group::PodGroup,
     index::{ClusterView, Index},
     nodeset::NodeSet,
+    objects::Objects,
     outcome::{
         Bound, Normalize, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight, PreScored, Stop,
         Verdict,
@@ -175,12 +176,23 @@ pub struct Queued<'a> {
     pub group: Option<&'a PodGroup>,
     /// Time at which the pod or group last entered the queue.
     pub since: Timestamp,
+    /// What [`QueueSort::rank`] returned for it.
+    pub rank: Rank,
 }
+
+/// Numbers by which a QueueSort plugin orders the queue; see [`QueueSort::rank`].
+pub type Rank = [i64; 4];
 
 impl<'a> Queued<'a> {
     /// A pod on its own.
     pub fn pod(pod: &'a PodInfo, since: Timestamp) -> Self {
-        Self { pod, group: None, since }
+        Self { pod, group: None, since, rank: Rank::default() }
+    }
+
+    /// Returns the same pod or group with this rank.
+    #[must_use]
+    pub fn ranked(self, rank: Rank) -> Self {
+        Self { rank, ..self }
     }
 
     /// Priority of the group if it has one, and otherwise of the pod.
@@ -191,8 +203,18 @@ impl<'a> Queued<'a> {
 
 /// Orders the queue. Every profile has exactly one QueueSort plugin, and all profiles have the same one.
 pub trait QueueSort: Plugin {
-    /// Returns true if `a` goes before `b`.
+    /// Returns true if `a` goes before `b`. The answer must depend only on the plugin's arguments, `a` and `b`, and must
+    /// be a strict order: if `a` goes before `b`, and `b` before `c`, then `a` goes before `c`.
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool;
+
+    /// Returns what [`Self::less`] needs to know about objects, as numbers whose meaning is up to the plugin. They are
+    /// stored with the pod while it waits ([`Queued::rank`]), so an order that depends on objects stays consistent.
+    /// Called when the pod or group enters the queue or changes, and for all that are in the queue after a change to an
+    /// object of a kind that the plugin [watches](crate::resource::Watches). Not called for a plugin that watches none.
+    fn rank(&self, queued: Queued<'_>, objects: &Objects) -> Rank {
+        let _ = (queued, objects);
+        Rank::default()
+    }
 }
 
 /// Examines the pod once before nodes are filtered.

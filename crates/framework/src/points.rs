@@ -20,6 +20,7 @@ use crate::{
     assume::Assume,
     cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting, WaitingPods},
     events::{ErasedRegistration, Registration},
+    fetch::{FetchCalls, Fetches},
     group::{
         Feasibility, GroupCondition, GroupCycle, GroupId, GroupPlacement, GroupPostFilterCycle,
         GroupPostFiltered, GroupView, Groups, PlacementGenerate, PlacementScore, PodGroup,
@@ -27,13 +28,14 @@ use crate::{
     },
     index::{ClusterView, IndexKind, Indexes},
     nodeset::{NodeIdx, NodeSet},
+    objects::Objects,
     outcome::Bound,
     outcome::{
         Normalize, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight, PreScored, Stop, Verdict,
     },
     plugin::{
         Bind, BoxFuture, CopiedState, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind,
-        PreEnqueue, PreFilter, PreScore, QueueSort, Queued, ReadsCluster, Reserve, Scope, Score,
+        PreEnqueue, PreFilter, PreScore, QueueSort, Queued, Rank, ReadsCluster, Reserve, Scope, Score,
         SignFragment, State, Unsignable,
     },
     pod::PodInfo,
@@ -71,6 +73,7 @@ pub(crate) struct Calls {
     pub(crate) index: Option<(IndexKind, Prepare)>,
     pub(crate) resources: Vec<ResourceKind>,
     pub(crate) groups: Option<GroupCalls>,
+    pub(crate) fetches: Option<FetchCalls>,
     pub(crate) shims: Shims,
 }
 
@@ -89,6 +92,7 @@ pub(crate) struct GroupCalls {
 pub(crate) struct Shims {
     pub(crate) pre_enqueue: Option<fn(ErasedPlugin<'_>, EnqueueCycle<'_>) -> Verdict>,
     pub(crate) less: Option<fn(ErasedPlugin<'_>, Queued<'_>, Queued<'_>) -> bool>,
+    pub(crate) rank: Option<fn(ErasedPlugin<'_>, Queued<'_>, &Objects) -> Rank>,
     pub(crate) pre_filter:
         Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFiltered<()>, Stop>>,
     pub(crate) add_pod: Option<WhatIfCall>,
@@ -152,6 +156,7 @@ impl Calls {
             index: None,
             resources: Vec::new(),
             groups: None,
+            fetches: None,
             shims: Shims::default(),
         }
     }
@@ -342,6 +347,20 @@ impl<P: Plugin> Points<P> {
         });
     }
 
+    /// Lets the host fetch an object for the plugin.
+    pub(crate) fn fetches(&mut self)
+    where
+        P: Fetches,
+    {
+        let kind = ResourceKind::of::<P::Object>();
+        self.resource(kind);
+        self.calls.fetches = Some(FetchCalls {
+            kind,
+            plan: |this| plugin::<P>(this).plan(),
+            fetch: |this, web| Box::pin(plugin::<P>(this).fetch(web)),
+        });
+    }
+
     /// Lets row-scoped answers depend on facts about the cluster.
     pub(crate) fn reads_cluster(&mut self)
     where
@@ -366,6 +385,7 @@ impl<P: Plugin> Points<P> {
         P: QueueSort,
     {
         self.calls.shims.less = Some(|this, a, b| plugin::<P>(this).less(a, b));
+        self.calls.shims.rank = Some(|this, queued, objects| plugin::<P>(this).rank(queued, objects));
         self.has(ExtensionPoint::QueueSort);
     }
 

@@ -11,15 +11,17 @@ use crate::{
     cycle::Cycle,
     events::{Action, ClusterEvent, ErasedRegistration, EventResource},
     extender::{EXTENDER, EXTENDER_IDX},
+    fetch::Source,
     guard::{Call, GuardedPlugin, PointError},
     index::IndexKind,
     meter::{ProfileMeter, Stage, Status},
+    objects::Objects,
     outcome::Normalize,
-    plugin::{Queued, Scope, SignFragment},
+    plugin::{Queued, Rank, Scope, SignFragment},
     pod::PodInfo,
     reads::Reads,
     registry::{BuildCycle, BuildError, Registry},
-    resource::ResourceKind,
+    resource::{ResourceKind, ResourceName},
     sweep::PluginIdx,
 };
 
@@ -306,6 +308,18 @@ impl Profile {
         kinds
     }
 
+    /// What the plugins fetch from outside the cluster's objects, each source once.
+    pub fn sources(&self) -> Vec<Source> {
+        let mut sources: Vec<Source> = Vec::new();
+        // If a plugin panics here, it fetches nothing; its check has failed.
+        for source in self.plugins.iter().filter_map(|plugin| plugin.source().ok().flatten()) {
+            if !sources.iter().any(|known| known.is_same(&source)) {
+                sources.push(source);
+            }
+        }
+        sources
+    }
+
     /// Points that a plugin needs and that were added because the configuration lacks them.
     pub fn implied(&self) -> &[(&'static str, ExtensionPoint)] {
         &self.implied
@@ -323,6 +337,24 @@ impl Profile {
     pub fn less(&self, a: Queued<'_>, b: Queued<'_>) -> Result<bool, PointError> {
         let sort = self.at(ExtensionPoint::QueueSort).first();
         sort.map_or(Ok(false), |sort| self.plugin(*sort).less(a, b))
+    }
+
+    /// Returns [`crate::plugin::QueueSort::rank`] of a pod or group.
+    ///
+    /// # Errors
+    /// When the QueueSort plugin panics.
+    pub fn rank(&self, queued: Queued<'_>, objects: &Objects) -> Result<Rank, PointError> {
+        let sort = self.at(ExtensionPoint::QueueSort).first().map(|sort| self.plugin(*sort));
+        match sort.filter(|sort| !sort.resources().is_empty()) {
+            Some(sort) => sort.rank(queued, objects),
+            None => Ok(Rank::default()),
+        }
+    }
+
+    /// Returns true if ranks may depend on objects of this kind.
+    pub fn ranks_by(&self, resource: ResourceName) -> bool {
+        let sort = self.at(ExtensionPoint::QueueSort).first().map(|sort| self.plugin(*sort));
+        sort.is_some_and(|sort| sort.resources().iter().any(|kind| kind.name() == resource))
     }
 
     /// Returns the registrations of every plugin that names events or can reject pods.

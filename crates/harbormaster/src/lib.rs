@@ -93,6 +93,7 @@ pub mod framework {
         api_call::{ClusterApi, Verb},
         cycle::{MAX_PERMIT_WAIT, Reservation, WaitingPods},
         events::{ClusterEvent, CustomHintFn, HintFn},
+        fetch::{Source, WebAccess, WebFailure},
         guard::{Call, PointError, Stopped},
         index::Contradiction,
         plugin::{BoxFuture, CopiedState},

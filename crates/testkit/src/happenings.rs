@@ -17,6 +17,7 @@ use crate::custom::{key, raw};
 type CustomHappening = Box<dyn FnOnce(&mut Cluster) -> Vec<CustomChange>>;
 
 /// A change in the cluster.
+#[expect(clippy::large_enum_variant, reason = "there are only a few of them")]
 pub enum Happening {
     /// A node is added, or its object changes.
     Node(Node),

@@ -1,7 +1,7 @@
 //! Builders, fixtures and conformance checks for plugin authors.
 //!
 //! Reading order: [`pods`], [`nodes`] and [`mod@custom`] (builders), [`clusters`] (clusters and profiles), [`trial`]
-//! and [`what_if`] (run one plugin), [`fake_api`] (the API server that PreBind writes to), [`conformance`] (rules for
+//! and [`what_if`] (run one plugin), [`fake_api`] (the API server that PreBind writes to), [`fake_web`] (servers from which plugins fetch objects), [`conformance`] (rules for
 //! all plugins), [`random`] (random clusters), [`words`] (names and values in random clusters), [`happenings`] (changes
 //! in a cluster).
 //!
@@ -11,6 +11,7 @@ pub mod clusters;
 pub mod conformance;
 pub mod custom;
 pub mod fake_api;
+pub mod fake_web;
 pub mod happenings;
 pub mod nodes;
 pub mod pods;
@@ -28,6 +29,7 @@ pub use conformance::{
 };
 pub use custom::{custom, remove_custom, set_custom};
 pub use fake_api::FakeApi;
+pub use fake_web::FakeWeb;
 pub use happenings::Happening;
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, labels, pod, tolerates, tolerates_all};

@@ -68,6 +68,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Sets the capacity of the machine for a resource; by default, it has none.
+    #[must_use]
+    pub fn capacity(mut self, name: &str, quantity: &str) -> Self {
+        self.node.capacity.set_named(&Str::from(name), amount(name, quantity));
+        self
+    }
+
     /// Adds a taint. `effect` is spelled as in manifests.
     ///
     /// # Panics

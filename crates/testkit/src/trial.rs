@@ -10,16 +10,17 @@ use harbormaster_framework::{
     cluster::Cluster,
     cycle::{BindCycle, Cycle, Placement, Reservation},
     events::{Action, Change, ClusterEvent, EventResource, Hint, HintCycle},
+    fetch::Web,
     guard::{GuardedPlugin, PointError, Stopped},
     index::{ClusterView, Indexes},
     nodeset::{NodeIdx, NodeSet},
     normalize::normalize,
     objects::Objects,
     outcome::{PreFiltered, Reject},
-    plugin::{Plugin, Scope},
+    plugin::{Plugin, Queued, Rank, Scope},
     pod::PodInfo,
     points::Slot,
-    resource::{Custom, Resource},
+    resource::{Custom, RawObject, Resource},
     sweep::{PluginIdx, Sweep, Verdicts},
 };
 
@@ -326,6 +327,26 @@ impl Trial {
         normalize(&self.plugin, &Cycle::with_indexes(nodes, &indexes, pod), &slot, all, &mut column)?;
         let scores = nodes.order().iter().map(|row| valid(self.plugin.name(), column[row.at()]));
         scores.collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Returns the plugin's rank of a pod in the queue.
+    ///
+    /// # Panics
+    /// If the plugin panics.
+    pub fn rank(&self, nodes: &Cluster, queued: Queued<'_>) -> Rank {
+        self.plugin.rank(queued, nodes.objects()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Fetches the plugin's object.
+    ///
+    /// # Errors
+    /// If fetching fails.
+    ///
+    /// # Panics
+    /// If the plugin fetches nothing.
+    pub async fn fetch(&self, web: &Web) -> Result<RawObject, PointError> {
+        let source = self.plugin.source().unwrap_or_else(|e| panic!("{e}"));
+        source.unwrap_or_else(|| panic!("the plugin fetches nothing")).fetch(web, 1).await
     }
 
     /// Returns whether the plugin would requeue the pod after an event, or `None` if it does not register for the

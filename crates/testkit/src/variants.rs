@@ -257,6 +257,7 @@ pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
         unschedulable: _,
         taints: _,
         allocatable: _,
+        capacity: _,
         images: _,
         declared_features: _,
         conditions: _,
@@ -279,6 +280,9 @@ pub(crate) fn of_node(node: &Node, words: &Words) -> Vec<(&'static str, Node)> {
     }
     for (key, values) in words.of(WordKind::NodeAnnotation) {
         values.iter().for_each(|value| add("metadata.annotations", &|n| n.annotation(key, value)));
+    }
+    for (name, quantity) in [("cpu", "3"), ("memory", "5Gi")] {
+        add("status.capacity", &|n| n.capacity(name, quantity));
     }
     add("spec.unschedulable", &|n| n.node(|n| n.unschedulable = !n.unschedulable));
     add("spec.taints", &|n| n.node(|n| n.taints = Arc::new([])));

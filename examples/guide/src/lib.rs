@@ -2,7 +2,7 @@
 //! that every listing in the guide appears unchanged in the examples. All plugins except [`shaky`] have unit tests, and
 //! `tests/it/sandbox.rs` runs them in the sandbox.
 //!
-//! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tenants`], [`gang`], [`crew`], [`licenses`], [`shaky`].
+//! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tariff`], [`tenants`], [`gang`], [`crew`], [`licenses`], [`shaky`].
 
 pub mod crew;
 pub mod gang;
@@ -11,6 +11,7 @@ pub mod headroom;
 pub mod licenses;
 pub mod maintenance;
 pub mod shaky;
+pub mod tariff;
 pub mod tenants;
 
 pub use crew::Crews;
@@ -20,4 +21,5 @@ pub use headroom::Headroom;
 pub use licenses::Seats;
 pub use maintenance::NoMaintenance;
 pub use shaky::Shaky;
+pub use tariff::Tariff;
 pub use tenants::TenantLimit;

@@ -45,6 +45,17 @@ fn mistakes_name_the_file_the_line_and_the_field() {
              ScoringStrategyType",
         ),
         (
+            "TargetLoadPacking",
+            "{metricProvider: {type: Datadog}}",
+            "scheduler.yaml:7:5: profiles[0].pluginConfig[0].args: metricProvider.type: invalid MetricProvider.Type, got \
+             Datadog",
+        ),
+        (
+            "LowRiskOverCommitment",
+            "{riskLimitWeights: {cpu: half}}",
+            "scheduler.yaml:7:12: profiles[0].pluginConfig[0].args.riskLimitWeights.cpu: invalid type: string \"half\"",
+        ),
+        (
             "NodeMetadata",
             "{metadatakey: k}",
             "scheduler.yaml:7:12: profiles[0].pluginConfig[0].args.metadatakey: unknown field `metadatakey`",

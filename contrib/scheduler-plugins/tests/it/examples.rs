@@ -19,10 +19,27 @@ const EXAMPLES: &[(&str, &[(&str, Option<&str>)])] = &[
     ("preemption-toleration", &[("first", Some("b")), ("second", None)]),
     ("qos-sort", &[("best-effort", None), ("burstable", None), ("guaranteed", Some("only"))]),
     ("sysched", &[("web-2", Some("b"))]),
+    ("topological-sort", &[("web", None), ("api", Some("only")), ("db", Some("only"))]),
+    (
+        "trimaran",
+        &[
+            ("target", Some("packed")),
+            ("balanced", Some("idle")),
+            ("careful", Some("packed")),
+            ("thrifty", Some("hot")),
+        ],
+    ),
 ];
 
-/// Examples whose pods no API server would create as they are, so only a simulation can show them.
-const ONLY_SIMULATED: &[&str] = &["pod-state"];
+/// Examples with pods that no API server would create as they are, or with measurements, which a scheduler fetches
+/// elsewhere: only a simulation can show them.
+const ONLY_SIMULATED: &[&str] = &["pod-state", "trimaran"];
+
+/// Folder in `contrib` with the definitions of an example's custom resources.
+fn definitions(example: &str) -> String {
+    let plugin = if example == "topological-sort" { "network-overhead" } else { example };
+    format!("contrib/{plugin}/deploy/crd.yaml")
+}
 
 fn root() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -32,7 +49,7 @@ fn run(command: &str, example: &str) -> String {
     let mut program = Command::new(env!("CARGO_BIN_EXE_harbormaster-plugins"));
     let folder = format!("examples/scheduler-plugins/{example}");
     program.args([command, "--config", &format!("{folder}/scheduler.yaml")]);
-    let definitions = format!("contrib/{example}/deploy/crd.yaml");
+    let definitions = definitions(example);
     if root().join(&definitions).exists() {
         program.args(["-f", &definitions]);
     }

@@ -65,10 +65,12 @@ impl WireNode<'_> {
     pub(super) fn into_node(self, interner: &mut Interner, api_defaults: bool) -> Node {
         let metadata = self.metadata.unwrap_or_default();
         let spec = self.spec.unwrap_or_default();
-        let mut status = self.status.unwrap_or_default();
-        if api_defaults && status.allocatable.is_none() {
-            status.allocatable = status.capacity.take();
-        }
+        let status = self.status.unwrap_or_default();
+        let capacity = Resources::from_list(&status.capacity.unwrap_or_default().resources(interner));
+        let allocatable = match status.allocatable {
+            None if api_defaults => capacity.clone(),
+            given => Resources::from_list(&given.unwrap_or_default().resources(interner)),
+        };
         let mut declared_features: Vec<Str> = status.declared_features.intern(interner);
         declared_features.sort_unstable();
         let conditions = status.conditions.0.iter();
@@ -81,7 +83,8 @@ impl WireNode<'_> {
             unschedulable: spec.unschedulable.unwrap_or_default(),
             taints: spec.taints.0.iter().filter_map(|taint| taint.known(interner)).collect(),
             conditions: conditions.map(|c| (c.type_.intern(interner), c.status.intern(interner))).collect(),
-            allocatable: Resources::from_list(&status.allocatable.unwrap_or_default().resources(interner)),
+            allocatable,
+            capacity,
             images: status.images.0.iter().map(|image| image.intern(interner)).collect(),
             declared_features: declared_features.into(),
         }

@@ -245,6 +245,7 @@ fn a_node_is_decoded_with_the_fields_that_scheduling_reads() {
         (1500, 1024, 110)
     );
     assert_eq!(node.allocatable.scalars, [("a.b/c".into(), 2)]);
+    assert_eq!((node.capacity.milli_cpu, node.capacity.memory), (9000, 0));
     assert_eq!((node.images[0].names.len(), node.images[0].size_bytes), (2, 12));
     assert_eq!(*node.declared_features, ["A", "B"]);
     assert_eq!(node.conditions.get("Ready").map(Str::as_str), Some("True"));

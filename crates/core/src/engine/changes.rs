@@ -37,6 +37,9 @@ impl Engine {
 
     /// Handles changes to custom objects: wakes the pods that the changes may help.
     pub(super) fn custom_changed(&mut self, changes: Vec<CustomChange>, at: ChangeTime) {
+        if let Some(change) = changes.first() {
+            self.queue.on_ranking_change(change.resource, self.cache.cluster.objects());
+        }
         for change in changes {
             self.group_changed(&change, at.now);
             let (event, change) = OwnedChange::of_custom(change);

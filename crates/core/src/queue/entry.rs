@@ -10,7 +10,7 @@ use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
     group::{GroupId, PodGroup},
     meter::Stamp,
-    plugin::Queued,
+    plugin::{Queued, Rank},
     pod::PodInfo,
 };
 
@@ -49,6 +49,8 @@ pub struct Standing {
     pub backoff_until: Option<Timestamp>,
     /// Position in the order of arrival, which breaks ties.
     pub(super) sequence: u64,
+    /// The QueueSort plugin's rank.
+    pub(super) rank: Rank,
 }
 
 impl Standing {
@@ -69,6 +71,7 @@ impl Standing {
             attempt_begun: None,
             backoff_until: None,
             sequence,
+            rank: Rank::default(),
         }
     }
 
@@ -238,7 +241,7 @@ impl Entity {
     /// The element as QueueSort plugins see it.
     pub(super) fn queued(&self) -> Option<Queued<'_>> {
         let pod = &self.pods().first()?.pod;
-        Some(Queued { pod, group: self.group().map(|group| &**group), since: self.since })
+        Some(Queued { pod, group: self.group().map(|group| &**group), since: self.since, rank: self.rank })
     }
 }
 

@@ -38,7 +38,7 @@ impl Queue {
         entity.gate_failed = false;
         self.note_move(&entity, origin, QueueState::Active);
         let key = entity.key().clone();
-        self.parts.add_active(entity);
+        self.parts.add_active(entity, at.objects);
         if let Some(panic) = self.parts.take_active_panic()
             && let Some((_, entity)) = self.parts.take(&key)
         {
@@ -55,7 +55,7 @@ impl Queue {
         entity.gated_by = None;
         entity.gate_failed = false;
         self.note_move(&entity, origin, QueueState::Backoff);
-        self.parts.add_backoff(entity);
+        self.parts.add_backoff(entity, at.objects);
     }
 
     /// Handles a plugin failure: the element backs off as after a failed attempt, and the plugins are called again when
@@ -73,7 +73,7 @@ impl Queue {
         if let Some(entry) = entity.pods().first() {
             self.failed.push(EnqueueFailure { pod: entry.pod.clone(), error, since: at.now });
         }
-        self.parts.add_backoff(entity);
+        self.parts.add_backoff(entity, at.objects);
     }
 
     /// Returns the PreEnqueue plugin that gates the element, if any: the first one that rejects a pod. The plugin that

@@ -158,7 +158,7 @@ impl Queue {
     fn put_back(&mut self, entity: Entity, origin: Origin, at: Moment<'_>) {
         match origin.from {
             QueueState::Active => self.push_active(entity, origin, at),
-            QueueState::Backoff => self.parts.add_backoff(entity),
+            QueueState::Backoff => self.parts.add_backoff(entity, at.objects),
             _ => self.put_unschedulable(entity, origin),
         }
     }

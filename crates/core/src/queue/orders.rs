@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use harbormaster_framework::{guard::PointError, profile::Profile};
+use harbormaster_framework::{guard::PointError, objects::Objects, plugin::Rank, profile::Profile};
 
 use super::Entity;
 use crate::heap::Order;
@@ -29,6 +29,16 @@ impl BySort {
     /// without a panic are ordered by arrival.
     pub(super) fn take_panic(&self) -> Option<PointError> {
         self.panicked.take()
+    }
+
+    /// Sets the element's rank. An element that the plugin cannot rank without a panic gets the default.
+    pub(super) fn rank(&self, entity: &mut Entity, objects: &Objects) {
+        let Some(queued) = entity.queued() else { return };
+        let rank = self.profile.rank(queued, objects).unwrap_or_else(|panic| {
+            self.panicked.replace(Some(panic));
+            Rank::default()
+        });
+        entity.rank = rank;
     }
 
     fn less(&self, a: &Entity, b: &Entity) -> bool {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::{guard::PointError, pod::PodInfo, profile::Profile};
+use harbormaster_framework::{guard::PointError, objects::Objects, pod::PodInfo, profile::Profile};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -143,17 +143,21 @@ impl Parts {
 
     // --- adding ---
 
-    pub(super) fn add_active(&mut self, entity: Entity) {
+    pub(super) fn add_active(&mut self, mut entity: Entity, objects: &Objects) {
+        self.active.order().rank(&mut entity, objects);
         self.groups.active.count(&entity, true);
         self.active.push(entity.key().clone(), entity);
     }
 
     /// Adds an element to one of the two heaps. Groups never leave their backoff early: an attempt may cost much.
-    pub(super) fn add_backoff(&mut self, entity: Entity) {
+    pub(super) fn add_backoff(&mut self, mut entity: Entity, objects: &Objects) {
         self.groups.backoff.count(&entity, true);
         let key = entity.key().clone();
         match &entity {
-            Entity::Pod(entry) if entry.has_rejectors() => self.rejected_backoff.push(key, entity),
+            Entity::Pod(entry) if entry.has_rejectors() => {
+                self.rejected_backoff.order().0.rank(&mut entity, objects);
+                self.rejected_backoff.push(key, entity);
+            }
             _ => self.error_backoff.push(key, entity),
         }
     }
@@ -175,7 +179,7 @@ impl Parts {
     // --- changing ---
 
     /// Replaces a pod by its newer version. Returns the part that it is in; `None` if it is in none.
-    pub(super) fn replace(&mut self, key: &Str, pod: &Arc<PodInfo>) -> Option<QueueState> {
+    pub(super) fn replace(&mut self, key: &Str, pod: &Arc<PodInfo>, objects: &Objects) -> Option<QueueState> {
         if let Some(entity) = self.unschedulable.get_mut(key) {
             entity.replace(pod.clone());
             return Some(QueueState::Unschedulable);
@@ -183,10 +187,16 @@ impl Parts {
         let (state, mut entity) = self.take(key)?;
         entity.replace(pod.clone());
         match state {
-            QueueState::Active => self.add_active(entity),
-            _ => self.add_backoff(entity),
+            QueueState::Active => self.add_active(entity, objects),
+            _ => self.add_backoff(entity, objects),
         }
         Some(state)
+    }
+
+    /// Ranks all elements anew that the QueueSort plugin orders.
+    pub(super) fn rank_all(&mut self, objects: &Objects) {
+        self.active.change_all(|order, entity| order.rank(entity, objects));
+        self.rejected_backoff.change_all(|order, entity| order.0.rank(entity, objects));
     }
 
     /// Notes that a waiting element is retried because it has waited too long.

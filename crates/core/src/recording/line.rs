@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Version of the format, increased with every change to it.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 /// A line: the engine's settings, a call to the engine, or the results of a call.
 #[derive(Serialize, Deserialize)]

@@ -83,10 +83,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "preemption-toleration",
             "qos-sort",
             "sysched",
+            "trimaran",
         ],
     ),
     ("stickyvm", &["harbormaster"]),
     ("sysched", &["harbormaster"]),
+    ("trimaran", &["harbormaster"]),
     ("yoda", &["harbormaster"]),
 ];
 

@@ -6,7 +6,7 @@ use crate::{
     group::{GroupPlacement, GroupPostFiltered},
     meter::Status,
     outcome::{Bound, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight, Stop},
-    plugin::SignFragment,
+    plugin::{Rank, SignFragment},
     points::Slot,
 };
 
@@ -20,6 +20,7 @@ pub(super) trait CallStatus {
 impl CallStatus for () {}
 impl CallStatus for bool {}
 impl CallStatus for i64 {}
+impl CallStatus for Rank {}
 impl CallStatus for Slot {}
 impl CallStatus for Hint {}
 impl CallStatus for Option<Vec<ErasedRegistration>> {}

@@ -1,0 +1,166 @@
+//! Peaks: prefers nodes that need the least additional power for the pod.
+
+use std::collections::BTreeMap;
+
+use harbormaster::{api::Str, prelude::*, serde::Deserialize, serde_json::Value};
+
+use crate::{
+    arrivals::Arrivals,
+    capacity,
+    report::{Measured, NodeLoads, Operator},
+    source::{MetricProvider, Source},
+};
+
+/// Score of a node of which the cost is not known, or which has no room.
+const UNKNOWN: i64 = i64::MAX;
+
+/// `PeaksArgs`. The names of the fields begin with capitals, as in scheduler-plugins.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(crate = "harbormaster::serde", rename_all = "PascalCase", deny_unknown_fields, default)]
+pub struct PeaksArgs {
+    /// Address of load-watcher's service; without it, metrics-server is the source.
+    #[serde(alias = "watcherAddress")]
+    pub watcher_address: Option<String>,
+    /// Power models by node.
+    #[serde(alias = "nodePowerModel")]
+    pub node_power_model: BTreeMap<Str, PowerModel>,
+}
+
+/// Power of a node at a utilization of `x` percent: `k0 + k1 · e^(k2 · x)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(crate = "harbormaster::serde", deny_unknown_fields, default)]
+pub struct PowerModel {
+    /// Does not count, because only differences do.
+    pub k0: f64,
+    /// Factor of the exponential function.
+    pub k1: f64,
+    /// Factor of the utilization.
+    pub k2: f64,
+}
+
+impl PowerModel {
+    /// Returns the additional power when the utilization rises, in units of 10^-15.
+    pub(crate) fn rise(self, from: f64, to: f64) -> f64 {
+        self.k1 * ((self.k2 * to).exp() - (self.k2 * from).exp()) * 1e15
+    }
+}
+
+/// Prefers nodes that need the least additional power. See the [crate's documentation](crate).
+#[derive(Clone, Debug)]
+pub struct Peaks {
+    source: Source,
+    models: BTreeMap<Str, PowerModel>,
+}
+
+impl Plugin for Peaks {
+    const NAME: &'static str = "Peaks";
+    implemented_points!();
+}
+
+impl Build for Peaks {
+    type Args = PeaksArgs;
+
+    fn build(args: PeaksArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        let source = Source::new(args.watcher_address, MetricProvider::default())?;
+        if args.node_power_model.is_empty() {
+            return Err("NodePowerModel: required, with a model for each node".into());
+        }
+        Ok(Self { source, models: args.node_power_model })
+    }
+}
+
+impl Fetches for Peaks {
+    type Object = NodeLoads;
+
+    fn plan(&self) -> FetchPlan {
+        self.source.plan()
+    }
+
+    async fn fetch(&self, web: &Web) -> PluginResult<Value> {
+        self.source.fetch(web).await
+    }
+}
+
+impl Indexed for Peaks {
+    type Index = Arrivals;
+}
+
+impl Score for Peaks {
+    const NORMALIZE: Normalize = Normalize::Custom;
+
+    fn scores_pod(&self, cx: &Cycle<'_>) -> bool {
+        self.fetched(cx.objects).is_some()
+    }
+
+    /// Returns the additional power, so the lowest score is the best.
+    fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+        let Some(report) = self.fetched(cx.objects) else { return Ok(UNKNOWN) };
+        let (recent, _) = self.index(cx)?.requested_after(node.idx(), report.measured_until());
+        Ok(self.cost(report, node, recent, cx.pod.request().milli_cpu).unwrap_or(UNKNOWN))
+    }
+
+    fn score_batch(&self, cx: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
+        let Some(report) = self.fetched(cx.objects) else {
+            scores.iter_mut().for_each(|(_, score)| *score = UNKNOWN);
+            return Ok(());
+        };
+        let (arrivals, until) = (self.index(cx)?, report.measured_until());
+        let request = cx.pod.request().milli_cpu;
+        for (row, score) in scores.iter_mut() {
+            let (recent, _) = arrivals.requested_after(row, until);
+            *score = self.cost(report, cx.nodes.node(row), recent, request).unwrap_or(UNKNOWN);
+        }
+        Ok(())
+    }
+
+    fn normalize(
+        &self,
+        _: &Cycle<'_>,
+        (): &(),
+        candidates: &NodeSet,
+        scores: &mut [i64],
+    ) -> PluginResult<()> {
+        let known = || candidates.iter().map(|row| scores[row.at()]).filter(|cost| *cost != UNKNOWN);
+        let bounds = known().min().zip(known().max());
+        let all_known = candidates.iter().all(|row| scores[row.at()] != UNKNOWN);
+        for row in candidates {
+            let score = &mut scores[row.at()];
+            *score = match bounds {
+                Some(bounds) if *score != UNKNOWN => points(*score, bounds, all_known),
+                _ => 0,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Converts a cost to a score. If all nodes cost nothing, all get 0, unless some have unknown costs.
+pub(crate) fn points(cost: i64, (lowest, highest): (i64, i64), all_known: bool) -> i64 {
+    let above = |cost: i64| (i128::from(cost) - i128::from(lowest)) as f64;
+    match (lowest, highest) {
+        (0, 0) if all_known => 0,
+        (lowest, highest) if lowest == highest => 100,
+        _ => 100 - (100.0 * above(cost) / above(highest)) as i64,
+    }
+}
+
+impl Peaks {
+    /// Returns the cost of the pod on a node; `None` if it is not known, or if the node would be overloaded.
+    fn cost(&self, report: &NodeLoads, node: NodeRef<'_>, recent: i64, request: i64) -> Option<i64> {
+        let model = self.models.get(node.name())?;
+        let (capacity, _) = capacity(node);
+        let is_level = |operator| matches!(operator, Operator::Average | Operator::Latest);
+        let mut levels = report.of(node.name())?.iter();
+        let level = levels.find(|one| one.measured == Measured::Cpu && is_level(one.operator))?;
+        let measured = level.percent(capacity)?;
+        let percent = |more: i64| match capacity {
+            0 => 0.0,
+            capacity => 100.0 * (measured / 100.0 * capacity as f64 + more as f64) / capacity as f64,
+        };
+        let before = if recent == 0 { measured } else { percent(recent) };
+        let after = percent(recent.saturating_add(request));
+        let rise = model.rise(before, after);
+        // The conversion saturates.
+        (after <= 100.0 && !rise.is_nan()).then(|| (rise as i64).min(UNKNOWN - 1))
+    }
+}
