@@ -70,10 +70,6 @@ impl Terms {
         let (scheduler, never_preempts) = (pod.spec.scheduler_name.clone(), pod.spec.never_preempts);
         Self { scheduler, priority: pod.priority(), never_preempts }
     }
-
-    fn preemption_policy(&self) -> &'static str {
-        if self.never_preempts { "Never" } else { "PreemptLowerPriority" }
-    }
 }
 
 impl Groups {
@@ -153,7 +149,8 @@ impl Groups {
     }
 
     /// Returns the error for members that cannot be placed together, or not beside those on nodes, if there is one: all
-    /// must have the same scheduler and preemption policy, and the group's priority if it has one.
+    /// must have the same scheduler, and the group's priority and preemption policy. If the group has no policy, all must
+    /// have the same.
     pub(crate) fn mismatch(&self, group: &PodGroup, members: &[QueuedPod]) -> Option<String> {
         let same = "all pods in a single pod group should have the same";
         let first = Terms::of(&members.first()?.pod);
@@ -172,8 +169,13 @@ impl Groups {
                     "{same} priority as the pod group's priority, got {own} and {priority}"
                 ));
             }
-            let (policy, expected) = (terms.preemption_policy(), first.preemption_policy());
-            (policy != expected).then(|| format!("{same} preemption policy, got {policy} and {expected}"))
+            let (never, of_group) = match group.never_preempts {
+                Some(never) => (never, " as the pod group's preemption policy"),
+                None => (first.never_preempts, ""),
+            };
+            let (policy, expected) = (preemption_policy(terms.never_preempts), preemption_policy(never));
+            (policy != expected)
+                .then(|| format!("{same} preemption policy{of_group}, got {policy} and {expected}"))
         })
     }
 
@@ -256,6 +258,10 @@ impl Groups {
             self.by_id.remove(id);
         }
     }
+}
+
+fn preemption_policy(never_preempts: bool) -> &'static str {
+    if never_preempts { "Never" } else { "PreemptLowerPriority" }
 }
 
 fn count(number: &mut usize, is_there: bool) {
