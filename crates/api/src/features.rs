@@ -211,7 +211,7 @@ features! {
     NodeInclusionPolicyInPodTopologySpread "33 Ga on locked";
     NominatedNodeNameForExpectation "34 Alpha off, 35 Beta on" AlwaysOn;
     OpportunisticBatching "35 Beta on";
-    PodGroupPreemptionPolicy "37 Alpha off" Refused;
+    PodGroupPreemptionPolicy "37 Alpha off";
     PodLevelResources "33 Alpha off, 34 Beta on" AlwaysOn;
     PodObservedGenerationTracking "33 Alpha off, 34 Beta on, 35 Ga on locked" AlwaysOn;
     PodSchedulingReadiness "33 Ga on locked" AlwaysOn;

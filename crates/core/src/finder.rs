@@ -165,10 +165,35 @@ impl Finder {
         cluster: &mut Cluster,
         entry: &QueuedPod,
     ) -> Result<Option<Vec<SignFragment>>, PointError> {
-        let runner = &self.runners[entry.profile];
         match self.batches.get(entry.profile) {
-            Some(_) if !runner.reads_cluster(cluster, &entry.pod)? => runner.profile().sign(&entry.pod),
-            _ => Ok(None),
+            Some(_) => self.signature(cluster, entry),
+            None => Ok(None),
+        }
+    }
+
+    /// Like [`Self::sign`], but also if batching is off.
+    fn signature(
+        &self,
+        cluster: &mut Cluster,
+        entry: &QueuedPod,
+    ) -> Result<Option<Vec<SignFragment>>, PointError> {
+        let runner = &self.runners[entry.profile];
+        match runner.reads_cluster(cluster, &entry.pod)? {
+            true => Ok(None),
+            false => runner.profile().sign(&entry.pod),
+        }
+    }
+
+    /// Returns true if attempts for the two pods have the same result as long as nothing changes: both have the same
+    /// spec and signature. Nominations are not taken into account.
+    pub(crate) fn are_alike(&self, cluster: &mut Cluster, one: &QueuedPod, other: &QueuedPod) -> bool {
+        let has_same_spec = one.profile == other.profile && Arc::ptr_eq(&one.pod.derived, &other.pod.derived);
+        if !has_same_spec || !self.extenders.is_empty() {
+            return false;
+        }
+        match (self.signature(cluster, one), self.signature(cluster, other)) {
+            (Ok(Some(one)), Ok(Some(other))) => one == other,
+            _ => false,
         }
     }
 

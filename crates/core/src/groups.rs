@@ -6,7 +6,7 @@ use harbormaster_api::{Pod, Str};
 use harbormaster_framework::{
     group::{GroupId, GroupView, PodGroup},
     guard::{GuardedPlugin, PointError},
-    nodeset::NodeIdx,
+    nodeset::{NodeIdx, NodeSet},
     pod::PodInfo,
     profile::Profile,
     resource::{AnyCustom, ResourceName},
@@ -22,6 +22,8 @@ pub struct Groups {
     /// The plugin that defines the groups of each profile's pods, by scheduler name; none for profiles without groups.
     plugins: Vec<(Str, Option<GuardedPlugin>)>,
     by_id: FxHashMap<GroupId, Known>,
+    /// Groups with a member on a node whose priority is not the group's. Usually empty.
+    reprioritizing: BTreeSet<GroupId>,
     errors: Vec<PointError>,
 }
 
@@ -32,6 +34,26 @@ struct Known {
     pods: usize,
     /// UIDs of the members on nodes, with the names of the nodes and the terms of the members.
     on_nodes: FxHashMap<Str, (Str, Terms)>,
+    /// Number of members on nodes whose priority is not the group's.
+    reprioritized: usize,
+}
+
+impl Known {
+    /// Returns true if the group has another priority than a member with these terms.
+    fn reprioritizes(&self, terms: &Terms) -> bool {
+        let priority = self.group.as_ref().and_then(|group| group.priority);
+        priority.is_some_and(|priority| priority != terms.priority)
+    }
+
+    fn set_group(&mut self, group: Option<Arc<PodGroup>>) {
+        let priority = |group: &Option<Arc<PodGroup>>| group.as_ref().and_then(|group| group.priority);
+        let is_same = priority(&self.group) == priority(&group);
+        self.group = group;
+        if !is_same {
+            self.reprioritized =
+                self.on_nodes.values().filter(|(_, terms)| self.reprioritizes(terms)).count();
+        }
+    }
 }
 
 /// Properties in which the members of a group must agree.
@@ -47,10 +69,6 @@ impl Terms {
     fn of(pod: &PodInfo) -> Self {
         let (scheduler, never_preempts) = (pod.spec.scheduler_name.clone(), pod.spec.never_preempts);
         Self { scheduler, priority: pod.priority(), never_preempts }
-    }
-
-    fn preemption_policy(&self) -> &'static str {
-        if self.never_preempts { "Never" } else { "PreemptLowerPriority" }
     }
 }
 
@@ -105,17 +123,12 @@ impl Groups {
     /// Adds or replaces a group.
     pub(crate) fn set(&mut self, group: Arc<PodGroup>) {
         let id = group.id.clone();
-        self.by_id.entry(id).or_default().group = Some(group);
+        self.change(&id, |known| known.set_group(Some(group)));
     }
 
     /// Removes a group whose object was deleted.
     pub(crate) fn remove(&mut self, id: &GroupId) {
-        self.change(id, |known| known.group = None);
-    }
-
-    /// Returns true if there are neither groups nor members.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.change(id, |known| known.set_group(None));
     }
 
     /// Returns a group whose object exists.
@@ -136,7 +149,8 @@ impl Groups {
     }
 
     /// Returns the error for members that cannot be placed together, or not beside those on nodes, if there is one: all
-    /// must have the same scheduler and preemption policy, and the group's priority if it has one.
+    /// must have the same scheduler, and the group's priority and preemption policy. If the group has no policy, all must
+    /// have the same.
     pub(crate) fn mismatch(&self, group: &PodGroup, members: &[QueuedPod]) -> Option<String> {
         let same = "all pods in a single pod group should have the same";
         let first = Terms::of(&members.first()?.pod);
@@ -155,8 +169,13 @@ impl Groups {
                     "{same} priority as the pod group's priority, got {own} and {priority}"
                 ));
             }
-            let (policy, expected) = (terms.preemption_policy(), first.preemption_policy());
-            (policy != expected).then(|| format!("{same} preemption policy, got {policy} and {expected}"))
+            let (never, of_group) = match group.never_preempts {
+                Some(never) => (never, " as the pod group's preemption policy"),
+                None => (first.never_preempts, ""),
+            };
+            let (policy, expected) = (preemption_policy(terms.never_preempts), preemption_policy(never));
+            (policy != expected)
+                .then(|| format!("{same} preemption policy{of_group}, got {policy} and {expected}"))
         })
     }
 
@@ -182,13 +201,21 @@ impl Groups {
     /// Notes that a member has got a node.
     pub(crate) fn joined(&mut self, id: &GroupId, pod: &PodInfo, node: &Str) {
         self.change(id, |known| {
-            known.on_nodes.insert(pod.uid.clone(), (node.clone(), Terms::of(pod)));
+            let terms = Terms::of(pod);
+            known.reprioritized += usize::from(known.reprioritizes(&terms));
+            if let Some((_, old)) = known.on_nodes.insert(pod.uid.clone(), (node.clone(), terms)) {
+                known.reprioritized -= usize::from(known.reprioritizes(&old));
+            }
         });
     }
 
     /// Notes that a member has left its node.
     pub(crate) fn left(&mut self, id: &GroupId, uid: &str) {
-        self.change(id, |known| drop(known.on_nodes.remove(uid)));
+        self.change(id, |known| {
+            if let Some((_, terms)) = known.on_nodes.remove(uid) {
+                known.reprioritized -= usize::from(known.reprioritizes(&terms));
+            }
+        });
     }
 
     /// Returns the UIDs of the members on nodes, each with the name of the node.
@@ -209,15 +236,74 @@ impl Groups {
         placed.into_iter().map(|(row, at)| (row, nodes.node(row).pods()[at].clone())).collect()
     }
 
+    /// Returns the rows of members whose priority is not the group's.
+    pub(crate) fn reprioritized_rows(&self, nodes: &NodeTable) -> NodeSet {
+        let known = self.reprioritizing.iter().filter_map(|id| self.by_id.get(id));
+        let members = known.flat_map(|known| {
+            known.on_nodes.values().filter(|(_, terms)| known.reprioritizes(terms)).map(|(node, _)| node)
+        });
+        members.filter_map(|node| nodes.find(node)).collect()
+    }
+
     fn change(&mut self, id: &GroupId, change: impl FnOnce(&mut Known)) {
         let known = self.by_id.entry(id.clone()).or_default();
+        let had_any = known.reprioritized > 0;
         change(known);
+        match (had_any, known.reprioritized > 0) {
+            (false, true) => drop(self.reprioritizing.insert(id.clone())),
+            (true, false) => drop(self.reprioritizing.remove(id)),
+            _ => {}
+        }
         if known.group.is_none() && known.pods == 0 && known.on_nodes.is_empty() {
             self.by_id.remove(id);
         }
     }
 }
 
+fn preemption_policy(never_preempts: bool) -> &'static str {
+    if never_preempts { "Never" } else { "PreemptLowerPriority" }
+}
+
 fn count(number: &mut usize, is_there: bool) {
     *number = if is_there { *number + 1 } else { number.saturating_sub(1) };
+}
+
+#[cfg(test)]
+mod tests {
+    use harbormaster_framework::group::GroupSpec;
+    use harbormaster_testkit::{cluster, node, pod};
+
+    use super::*;
+
+    fn group(priority: Option<i32>) -> Arc<PodGroup> {
+        let id = GroupId { namespace: "default".into(), name: "g".into() };
+        let spec = GroupSpec { priority, ..GroupSpec::default() };
+        Arc::new(PodGroup { id, uid: "g".into(), generation: 1, spec })
+    }
+
+    #[test]
+    fn only_rows_of_members_with_other_priorities_than_their_group_are_reprioritized() {
+        let cluster = cluster([node("a"), node("b")], []);
+        let (three, five) = (pod("three").priority(3).info(), pod("five").priority(5).info());
+        let (mut groups, id) = (Groups::default(), group(None).id.clone());
+        let rows = |groups: &Groups| -> Vec<String> {
+            let rows = groups.reprioritized_rows(cluster.nodes());
+            rows.iter().map(|row| cluster.node(row).name().to_string()).collect()
+        };
+        groups.joined(&id, &three, &"a".into());
+        groups.set(group(Some(5)));
+        groups.joined(&id, &five, &"b".into());
+        assert_eq!(rows(&groups), ["a"]);
+        groups.joined(&id, &three, &"b".into());
+        assert_eq!(rows(&groups), ["b"], "the member has moved");
+        groups.set(group(Some(3)));
+        groups.joined(&id, &three, &"a".into());
+        assert_eq!(rows(&groups), ["b"]);
+        groups.set(group(Some(4)));
+        assert_eq!(rows(&groups), ["a", "b"]);
+        groups.left(&id, &five.uid);
+        assert_eq!(rows(&groups), ["a"]);
+        groups.remove(&id);
+        assert!(rows(&groups).is_empty() && groups.reprioritizing.is_empty());
+    }
 }

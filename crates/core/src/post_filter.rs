@@ -13,7 +13,7 @@ use harbormaster_framework::{
     group::{GroupId, PodGroup},
     guard::PointError,
     meter::{Stage, Status},
-    nodeset::NodeIdx,
+    nodeset::{NodeIdx, NodeSet},
     objects::Objects,
     outcome::{Fix, Nomination, PluginResult, PostFiltered, Reject},
     pod::PodInfo,
@@ -196,8 +196,8 @@ impl WhatIf for TableWhatIf<'_> {
         Ok(self.extenders.preempt(self.pod, self.cluster.nodes(), plans)?)
     }
 
-    fn has_groups(&self) -> bool {
-        !self.groups.is_empty()
+    fn reprioritized_rows(&self) -> NodeSet {
+        self.groups.reprioritized_rows(self.cluster.nodes())
     }
 
     fn group(&self, id: &GroupId) -> Option<&PodGroup> {

@@ -11,7 +11,7 @@ use crate::{
     extender::EvictionPlan,
     group::{GroupId, GroupView, PodGroup},
     index::Indexes,
-    nodeset::NodeIdx,
+    nodeset::{NodeIdx, NodeSet},
     nominations::Nominations,
     objects::Objects,
     outcome::{PluginResult, Reject},
@@ -166,9 +166,9 @@ pub trait WhatIf {
         Ok(plans)
     }
 
-    /// Returns true if there are groups of pods.
-    fn has_groups(&self) -> bool {
-        false
+    /// Returns the rows with pods whose groups have other priorities than the pods themselves.
+    fn reprioritized_rows(&self) -> NodeSet {
+        NodeSet::default()
     }
 
     /// Returns a group whose object exists.

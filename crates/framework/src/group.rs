@@ -68,6 +68,8 @@ pub struct GroupSpec {
     pub policy: GroupPolicy,
     /// Priority of all members; `None` if each member has its own.
     pub priority: Option<i32>,
+    /// Whether the group may preempt no other pods; `None` if its members decide.
+    pub never_preempts: Option<bool>,
     /// Treatment of the group as a victim.
     pub disruption: Disruption,
     /// Key of the node label whose value must be the same for all members; `None` if the members may be anywhere.

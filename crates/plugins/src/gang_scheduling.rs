@@ -4,7 +4,8 @@
 //! Defines groups: a pod belongs to the PodGroup (`scheduling.k8s.io/v1beta1`) that `spec.schedulingGroup.podGroupName`
 //! names. The engine places the members of a group in one cycle and binds them only if enough of them have nodes: at
 //! least `spec.schedulingPolicy.gang.minCount`, counting those that run already. With `schedulingPolicy.basic`, one member
-//! is enough. Afterwards the group's condition `PodGroupInitiallyScheduled` tells the result.
+//! is enough. With the feature gate PodGroupPreemptionPolicy, `spec.preemptionPolicy` decides whether the group may
+//! preempt other pods, and all members must have this policy. Afterwards the group's condition `PodGroupInitiallyScheduled` tells the result.
 //!
 //! Extension points: PreEnqueue holds the members of a gang back until there are enough of them. Permit lets members
 //! wait while too few of them have nodes, and releases them together.
@@ -31,7 +32,7 @@ mod object;
 
 use std::time::Duration;
 
-use harbormaster_api::{Pod, Str};
+use harbormaster_api::{Pod, Str, features::Feature};
 use harbormaster_framework::prelude::*;
 use serde_json::json;
 
@@ -42,8 +43,19 @@ const REASON_TOO_FEW: &str = "waiting for minCount pods from a gang to appear in
 const PERMIT_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// Defines groups of pods. See the [module documentation](self).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct GangScheduling;
+#[derive(Clone, Copy, Debug)]
+pub struct GangScheduling {
+    /// True if groups have preemption policies (feature gate PodGroupPreemptionPolicy).
+    has_policies: bool,
+}
+
+impl Build for GangScheduling {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs, cx: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self { has_policies: cx.features.enabled(Feature::PodGroupPreemptionPolicy) })
+    }
+}
 
 impl Plugin for GangScheduling {
     const NAME: &'static str = "GangScheduling";
@@ -67,7 +79,8 @@ impl Groups for GangScheduling {
     }
 
     fn describe(&self, object: &Custom<PodGroupObject>) -> GroupSpec {
-        object.spec.clone()
+        let never_preempts = self.has_policies.then_some(object.never_preempts);
+        GroupSpec { never_preempts, ..object.spec.clone() }
     }
 
     fn record(&self, group: &PodGroup, condition: &GroupCondition) -> Option<ApiCall> {

@@ -8,7 +8,7 @@ use harbormaster_framework::{
     cluster::Cluster,
     cycle::{Cycle, PostFilterCycle, WhatIf},
     group::{GroupId, PodGroup},
-    nodeset::NodeIdx,
+    nodeset::{NodeIdx, NodeSet},
     objects::Objects,
     outcome::{Fix, PluginResult, PostFiltered, Reject},
     plugin::{PostFilter, State},
@@ -173,8 +173,11 @@ impl WhatIf for TrialWhatIf<'_> {
         self.trial.stops_early
     }
 
-    fn has_groups(&self) -> bool {
-        !self.trial.groups.is_empty()
+    fn reprioritized_rows(&self) -> NodeSet {
+        let priority = |pod: &PodInfo| pod.group().and_then(|id| self.group(id)?.priority);
+        let differs = |pod: &Arc<PodInfo>| priority(pod).is_some_and(|priority| priority != pod.priority());
+        let nodes = self.nodes();
+        nodes.live().iter().filter(|row| nodes.node(*row).pods().iter().any(differs)).collect()
     }
 
     fn group(&self, id: &GroupId) -> Option<&PodGroup> {

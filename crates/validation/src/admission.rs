@@ -184,7 +184,7 @@ impl Context<'_> {
             Rules::Node => node::defaults(self.taint_new_nodes, object),
             Rules::Definition => definition::defaults(object),
             Rules::Autoscaler => autoscaler::defaults(object),
-            Rules::PodGroup | Rules::GroupTemplates => pod_groups::defaults(self.kind, object),
+            Rules::PodGroup | Rules::GroupTemplates => pod_groups::defaults(self, object),
             rules if rules.are_of_devices() => devices::defaults(self, object),
             _ => others::defaults(self.kind, object),
         }

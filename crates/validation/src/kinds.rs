@@ -113,7 +113,7 @@ pub enum Form {
     NewEvents,
     /// `autoscaling/v1` autoscalers, stored as `autoscaling/v2` autoscalers.
     OldAutoscalers,
-    /// A custom resource, stored under the given `apiVersion`.
+    /// Clients see the stored form under another version: it is stored under the given `apiVersion`.
     Version(String),
 }
 
@@ -218,6 +218,7 @@ pub fn table(features: Features) -> Vec<Kind> {
         form: match (row.group, row.version) {
             ("events.k8s.io", _) => Form::NewEvents,
             ("autoscaling", "v1") => Form::OldAutoscalers,
+            ("scheduling.k8s.io", "v1alpha3") => Form::Version("scheduling.k8s.io/v1beta1".to_owned()),
             _ => Form::Stored,
         },
         custom: None,

@@ -153,10 +153,12 @@ pub fn type_name(group: &str, version: &str, kind: &str) -> String {
 
 /// Returns the type name of a kind's stored objects, if the type is in the table.
 pub fn type_of(kind: &Kind) -> Option<String> {
+    let group = kind.group.as_str();
     let (group, version) = match &kind.form {
         Form::NewEvents => ("", "v1"),
-        Form::OldAutoscalers => (kind.group.as_str(), "v2"),
-        Form::Stored | Form::Version(_) => (kind.group.as_str(), kind.version.as_str()),
+        Form::OldAutoscalers => (group, "v2"),
+        Form::Stored => (group, kind.version.as_str()),
+        Form::Version(stored) => (group, stored.rsplit('/').next().unwrap_or_default()),
     };
     let name = type_name(group, version, &kind.kind);
     (!kind.is_custom() && find(&name).is_some()).then_some(name)

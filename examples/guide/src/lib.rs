@@ -2,11 +2,13 @@
 //! that every listing in the guide appears unchanged in the examples. All plugins except [`shaky`] have unit tests, and
 //! `tests/it/sandbox.rs` runs them in the sandbox.
 //!
-//! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tariff`], [`tenants`], [`gang`], [`crew`], [`licenses`], [`shaky`].
+//! Reading order: [`gpu`], [`headroom`], [`maintenance`], [`tariff`], [`tenants`], [`gang`], [`crew`], [`halls`], [`licenses`],
+//! [`shaky`].
 
 pub mod crew;
 pub mod gang;
 pub mod gpu;
+pub mod halls;
 pub mod headroom;
 pub mod licenses;
 pub mod maintenance;
@@ -17,6 +19,7 @@ pub mod tenants;
 pub use crew::Crews;
 pub use gang::Gang;
 pub use gpu::Gpu;
+pub use halls::Halls;
 pub use headroom::Headroom;
 pub use licenses::Seats;
 pub use maintenance::NoMaintenance;

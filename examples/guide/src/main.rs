@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use guide::{Crews, Gang, Gpu, Headroom, NoMaintenance, Seats, Shaky, Tariff, TenantLimit};
+use guide::{Crews, Gang, Gpu, Halls, Headroom, NoMaintenance, Seats, Shaky, Tariff, TenantLimit};
 
 fn main() -> ExitCode {
     harbormaster::main(|registry| {
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         registry.register::<TenantLimit>(); // chapter 5
         registry.register::<Gang>(); // chapter 6
         registry.register::<Crews>(); // chapter 6
+        registry.register::<Halls>(); // chapter 6
         registry.register::<Seats>(); // chapter 7
         registry.register::<Shaky>(); // chapter 10
     })

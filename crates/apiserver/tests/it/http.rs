@@ -6,6 +6,10 @@ use axum::{
     http::{Request, StatusCode},
 };
 use futures_util::StreamExt;
+use harbormaster_api::{
+    Release,
+    features::{Feature, Features},
+};
 use harbormaster_apiserver::{ApiServer, Options};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -407,6 +411,33 @@ async fn discovery_lists_the_same_groups_in_both_forms_and_the_subresources_of_p
             assert!(parameters.contains(&json!("fieldValidation")), "{path}");
         }
     }
+}
+
+#[tokio::test]
+async fn groups_of_pods_have_two_versions_of_the_same_objects() {
+    let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
+    let client = Client::with(Options { minor_version: 37, features, ..Options::default() });
+    let path = |version: &str| format!("/apis/scheduling.k8s.io/{version}/namespaces/default/podgroups");
+    let group = |version: &str, name: &str| {
+        json!({"apiVersion": format!("scheduling.k8s.io/{version}"), "kind": "PodGroup",
+               "metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})
+    };
+    let (code, created) = client.post(&path("v1alpha3"), &group("v1alpha3", "g")).await;
+    assert_eq!((code, &created["apiVersion"]), (201, &json!("scheduling.k8s.io/v1alpha3")), "{created}");
+    let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}});
+    let (code, changed) = client.patch(&format!("{}/g", path("v1beta1")), "merge-patch", &patch).await;
+    assert_eq!((code, &changed["apiVersion"]), (200, &json!("scheduling.k8s.io/v1beta1")), "{changed}");
+    let (_, list) = client.get(&path("v1alpha3")).await;
+    assert_eq!(list["apiVersion"], "scheduling.k8s.io/v1alpha3");
+    assert_eq!(list["items"][0]["spec"]["schedulingPolicy"]["gang"]["minCount"], 3);
+    assert_eq!(list["items"][0]["spec"]["disruptionMode"], json!({"single": {}}), "{list}");
+    let lines = client.watch(&format!("{}?watch=true", path("v1alpha3")), JSON).await;
+    assert_eq!(lines[0]["object"]["apiVersion"], "scheduling.k8s.io/v1alpha3", "{lines:?}");
+    let (code, _) = client.post(&path("v1alpha3"), &group("v1beta1", "h")).await;
+    assert_eq!(code, 400, "an object has the version of its path");
+    let wrong = json!({"metadata": {"name": "h"}, "spec": {"schedulingPolicy": {"gang": {"minCount": "x"}}}});
+    let (code, _) = client.post(&path("v1alpha3"), &wrong).await;
+    assert_eq!(code, 400, "the version has the types of the other one");
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ const SIZES: [usize; 4] = [1, 8, 64, 1024];
 const FULL_OF_VICTIMS: [usize; 3] = [100, 1000, 5000];
 const EVICTING: usize = 64;
 const IMPORTANT: i32 = 9;
-/// Number of gangs that cannot fit, and their size.
+/// Number of gangs that cannot fit, and their size. They need all of their members, or two.
 const WAITING: (usize, usize) = (200, 64);
 /// Number of nodes, which are full, on which they wait.
 const FULL: usize = 500;
@@ -131,8 +131,9 @@ fn evict(nodes: usize) -> Duration {
     spent
 }
 
-/// Lets `gangs` gangs wait that cannot fit, while pods come and go. Returns the time spent and the number of attempts.
-fn wait(gangs: usize) -> (Duration, usize) {
+/// Lets `gangs` gangs wait that need `needed` nodes and cannot fit, while pods come and go. Returns the time spent and the
+/// number of attempts.
+fn wait(gangs: usize, needed: usize) -> (Duration, usize) {
     let (mut engine, mut now) = engine(FULL);
     // One pod fills a node.
     let filler = |at: usize| {
@@ -148,7 +149,7 @@ fn wait(gangs: usize) -> (Duration, usize) {
     }
     for which in 0..gangs {
         let name = format!("g{which}");
-        engine.handle(group(&name, WAITING.1), now);
+        engine.handle(group(&name, needed), now);
         let first = 1_000_000 + which * WAITING.1;
         (first..first + WAITING.1).for_each(|at| engine.handle(Input::Pod(member(at, &name, 4000)), now));
     }
@@ -190,10 +191,10 @@ pub(super) fn compare() {
     for nodes in FULL_OF_VICTIMS {
         println!("{nodes:>6}  {EVICTING:>9}  {:>10.2}", evict(nodes).as_secs_f64() * 1e3);
     }
-    println!("\n{:>9}  {:>6}  {:>9}  {:>9}", "waiting", "of", "attempts", "% of core");
-    for gangs in [0, WAITING.0] {
-        let (spent, attempts) = wait(gangs);
+    println!("\n{:>9}  {:>6}  {:>6}  {:>9}  {:>9}", "waiting", "of", "need", "attempts", "% of core");
+    for (gangs, needed) in [(0, 0), (WAITING.0, WAITING.1), (WAITING.0, 2)] {
+        let (spent, attempts) = wait(gangs, needed);
         let share = spent.as_secs_f64() * 100.0 / SECONDS as f64;
-        println!("{gangs:>9}  {:>6}  {attempts:>9}  {share:>9.3}", WAITING.1);
+        println!("{gangs:>9}  {:>6}  {needed:>6}  {attempts:>9}  {share:>9.3}", WAITING.1);
     }
 }

@@ -83,6 +83,8 @@ pub(super) struct Trial {
     pub(super) released: Vec<QueuedPod>,
     /// Members that found no node, or could not keep it.
     pub(super) rejected: Vec<Failed>,
+    /// True if the last member found no node, and nothing has changed since.
+    pub(super) is_stuck: bool,
     /// Members that were not tried.
     pub(super) untried: Vec<QueuedPod>,
     /// Plugins that rejected the group or its members in other placements.
@@ -101,6 +103,7 @@ impl Default for Trial {
             placed: Vec::new(),
             released: Vec::new(),
             rejected: Vec::new(),
+            is_stuck: false,
             untried: Vec::new(),
             rejectors: Vec::new(),
             keeps_attempts: false,
@@ -246,10 +249,17 @@ impl Engine {
 
     /// Finds a node for one member and occupies it.
     fn place(&mut self, entry: QueuedPod, within: Option<&NodeSet>, trial: &mut Trial, now: Timestamp) {
+        if let Some(failure) = self.same_failure(&entry, trial) {
+            return trial.rejected.push(Failed::found_no_node(entry, failure));
+        }
         let attempt = match self.attempt(&entry, within, now) {
             Ok(attempt) => attempt,
-            Err(failure) => return trial.rejected.push(Failed::found_no_node(entry, failure)),
+            Err(failure) => {
+                trial.is_stuck = true;
+                return trial.rejected.push(Failed::found_no_node(entry, failure));
+            }
         };
+        trial.is_stuck = false;
         trial.is_local &= attempt.is_local();
         match self.hold(&entry, &attempt) {
             Ok(held) => {
@@ -258,6 +268,23 @@ impl Engine {
             }
             Err(failure) => trial.rejected.push(Failed::lost_its_node(entry, failure)),
         }
+    }
+
+    /// Returns the failure of the last member if an attempt for this one would fail in the same way. So only the first of
+    /// many equal members is tried in vain.
+    fn same_failure(&mut self, entry: &QueuedPod, trial: &Trial) -> Option<Failure> {
+        let Failed { entry: last, failure: Failure::Unschedulable(why), .. } = trial.rejected.last()? else {
+            return None;
+        };
+        let pods = [&entry.pod, &last.pod];
+        let may_be_nominated = pods.iter().any(|pod| pod.status.nominated_node_name.is_some()) || {
+            let nominated = self.nominator.of(&self.pods);
+            pods.iter().any(|pod| !nominated.rows_for(pod, &self.cache.cluster).is_empty())
+        };
+        let is_same = trial.is_stuck
+            && !may_be_nominated
+            && self.finder.are_alike(&mut self.cache.cluster, entry, last);
+        is_same.then(|| Failure::Unschedulable(why.clone()))
     }
 
     /// Finds a node for one member.

@@ -1,5 +1,6 @@
 //! Groups of pods in the engine: gangs are bound whole or not at all, and hold no room while they wait.
 
+mod alike;
 mod nominations;
 mod placements;
 mod preemption;

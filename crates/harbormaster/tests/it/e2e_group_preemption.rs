@@ -2,14 +2,14 @@
 //! (`test/integration/scheduler/preemption/podgroup`, `test/integration/scheduler/podgroup` and
 //! `test/e2e/scheduling/workload_aware_preemption.go` of 1.37.2), as far as they concern neither topologies nor composite
 //! groups. Left out are those that need plugins of their own (that Reserve takes part in the search for victims, that
-//! members do not reach PostFilter, and the order of PodGroupPostFilter plugins), and those with the feature gate
-//! PodGroupPreemptionPolicy, which does not exist here.
+//! members do not reach PostFilter, and the order of PodGroupPostFilter plugins).
 
+use harbormaster_api::features::Feature;
 use serde_json::json;
 
 use crate::e2e::{
     cluster::{PATIENCE, eventually, get_pod},
-    group_scene::{Group, GroupScene, NewPod},
+    group_scene::{GROUPS, Group, GroupScene, NewPod},
     objects::{PRIORITY_CLASSES, is_terminating},
     process::Harbormaster,
 };
@@ -273,6 +273,36 @@ fn a_gang_takes_the_room_of_a_group_even_if_not_all_its_members_fit() {
 #[test]
 fn a_basic_group_takes_the_room_of_a_group_even_if_not_all_its_members_fit() {
     takes_the_room_of_a_group(basic());
+}
+
+#[test]
+fn with_the_feature_gate_the_group_says_whether_it_preempts() {
+    for (never, policy) in [(true, Some("Never")), (false, Some("PreemptLowerPriority")), (false, None)] {
+        let scene = GroupScene::with(&[Feature::PodGroupPreemptionPolicy]);
+        scene.node("n", "3");
+        let _scheduler = scene.start();
+        fill(&scene, &["low1", "low2", "low3"], 10);
+        let class = if never { "patient" } else { "p100" };
+        if never {
+            let class = json!({"metadata": {"name": class}, "value": 100, "preemptionPolicy": "Never"});
+            scene.create(PRIORITY_CLASSES, &class);
+        }
+        let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": class});
+        if let Some(policy) = policy {
+            spec["preemptionPolicy"] = policy.into();
+        }
+        scene.create(GROUPS, &json!({"metadata": {"name": "pg"}, "spec": spec}));
+        let members = ["h1", "h2", "h3"];
+        let member = |name: &&str| NewPod::new(name, "1").of("pg").spec("priorityClassName", class.into());
+        scene.pods(members.iter().map(member));
+        if never {
+            scene.are_unschedulable(&members);
+            scene.are_spared(&["low1", "low2", "low3"]);
+        } else {
+            scene.are_preempted(&["low1", "low2", "low3"]);
+            scene.are_bound(&members);
+        }
+    }
 }
 
 #[test]

@@ -18,6 +18,9 @@ const PRIORITIES: &[i32] = &[-5, -5, -5, 10, 10, 2_000_000];
 /// Priorities of pods on their own that may preempt others.
 const PREEMPTORS: &[i32] = &[10, 10, 2_000_000];
 
+/// Suffix of the priority classes whose pods preempt no others.
+const NEVER: &str = "-never";
+
 /// Label of the nodes that are in a rack. All racks have the same name, because kube-scheduler tries several placements
 /// in random order, and reports the first one that it has tried.
 const RACK: &str = "rack";
@@ -51,6 +54,8 @@ impl Topology {
 pub(super) struct GroupPlan {
     random: Random,
     topology: Topology,
+    /// True if the preemption policies of groups count. If they do not, those of the members do.
+    has_policies: bool,
     /// True if preempted pods keep terminating until a later step removes them.
     terminates_slowly: bool,
     nodes: Vec<String>,
@@ -86,6 +91,7 @@ impl GroupPlan {
                 2 => Topology::Hosts,
                 _ => Topology::OneRack,
             },
+            has_policies: seed % 5 < 2,
             terminates_slowly: seed % 4 == 3,
             nodes: Vec::new(),
             next_node: 0,
@@ -124,6 +130,7 @@ impl GroupPlan {
             devices: false,
             groups: true,
             topology: self.topology != Topology::None,
+            group_policies: self.has_policies,
             drivers: Vec::new(),
             extenders: Vec::new(),
             steps: self.steps,
@@ -359,7 +366,14 @@ impl GroupPlan {
         let mut class = priority_class_name(priority);
         let min_count = self.random.chance(75).then(|| self.random.range(1, 6));
         let policy = min_count.map_or(json!({"basic": {}}), |count| json!({"gang": {"minCount": count}}));
+        let never_preempts = self.has_policies && self.random.chance(30);
+        if never_preempts {
+            class += NEVER;
+        }
         let mut spec = json!({"schedulingPolicy": policy, "priorityClassName": class});
+        if never_preempts {
+            spec["preemptionPolicy"] = "Never".into();
+        }
         if let Some(key) = self.topology.key().filter(|_| self.random.chance(75)) {
             spec["schedulingConstraints"] = json!({"topology": [{"key": key}]});
         }
@@ -371,8 +385,9 @@ impl GroupPlan {
             "apiVersion": "scheduling.k8s.io/v1beta1", "kind": POD_GROUP,
             "metadata": {"name": name, "namespace": "default"}, "spec": spec,
         });
-        if self.random.chance(10) {
-            class += "-never";
+        // If policies of groups count, members with another policy are an error.
+        if !never_preempts && self.random.chance(10) {
+            class += NEVER;
         }
         let kinds = *self.random.pick(&[1, 1, 1, 2, 3]);
         let templates = (0..kinds).map(|_| self.new_template(&name, &class)).collect();
@@ -429,8 +444,15 @@ mod tests {
     fn a_seed_always_generates_the_same_script_with_groups() {
         assert_eq!(script(3), script(3));
         let text = serde_json::to_string(&(0..20).map(script).collect::<Vec<_>>()).unwrap();
-        for part in ["\"basic\"", "\"minCount\":6", "disruptionMode", "-never", "podAntiAffinity", "maxSkew"]
-        {
+        for part in [
+            "\"basic\"",
+            "\"minCount\":6",
+            "disruptionMode",
+            "-never",
+            "\"Never\"",
+            "podAntiAffinity",
+            "maxSkew",
+        ] {
             assert!(text.contains(part), "{part}");
         }
     }

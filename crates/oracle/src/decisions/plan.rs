@@ -171,6 +171,7 @@ impl Plan {
             devices,
             groups: false,
             topology: false,
+            group_policies: false,
             drivers,
             extenders,
             steps: self.steps,

@@ -174,6 +174,9 @@ impl Stage {
         if script.topology {
             gates.push(groups::TOPOLOGY_GATE.to_owned());
         }
+        if script.group_policies {
+            gates.push(groups::POLICY_GATE.to_owned());
+        }
         gates
     }
 

@@ -31,6 +31,9 @@ pub struct Script {
     /// True if groups have topology constraints.
     #[serde(default)]
     pub topology: bool,
+    /// True if groups have preemption policies that count.
+    #[serde(default)]
+    pub group_policies: bool,
     /// Drivers that create volumes.
     #[serde(default)]
     pub drivers: Vec<Driver>,

@@ -1,7 +1,7 @@
 //! The in-memory API server answers invalid requests, requests for custom resources, devices and pod groups, and
 //! server-side apply as the real kube-apiserver does, with the same status, content type and body. The requests are in
-//! `tests/scripts/requests.script`, `custom_resources.script`, `devices.script`, `apply.script`, `pod_groups.script` and
-//! `topology.script`, and the expected differences are in `tests/scripts/requests_differences.yaml`.
+//! `tests/scripts/requests.script`, `custom_resources.script`, `devices.script`, `apply.script`, `pod_groups.script`,
+//! `topology.script` and `preemption_policy.script`, and the expected differences are in `tests/scripts/requests_differences.yaml`.
 
 use harbormaster_api::Release;
 use harbormaster_api::features::{Feature, Features};
@@ -51,6 +51,15 @@ fn both_servers_answer_requests_for_topology_constraints_in_the_same_way() {
         .with(Feature::GenericWorkload, true)
         .with(Feature::TopologyAwareWorkloadScheduling, true);
     are_answered_the_same(features, "topology.script");
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn both_servers_answer_requests_for_preemption_policies_of_groups_in_the_same_way() {
+    let features = Features::of(Release::V1_37)
+        .with(Feature::GenericWorkload, true)
+        .with(Feature::PodGroupPreemptionPolicy, true);
+    are_answered_the_same(features, "preemption_policy.script");
 }
 
 #[test]

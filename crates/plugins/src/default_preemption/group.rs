@@ -15,7 +15,8 @@ use super::{
 
 /// Looks for pods to evict so that the group can be placed.
 pub(super) fn preempt(cx: &mut GroupPostFilterCycle<'_>, rules: Rules) -> PluginResult<GroupPostFiltered> {
-    if cx.members.iter().any(|pod| pod.spec.never_preempts) {
+    let any_member_never_does = || cx.members.iter().any(|pod| pod.spec.never_preempts);
+    if cx.group.never_preempts.unwrap_or_else(any_member_never_does) {
         return Ok(no_help("not eligible due to preemptionPolicy=Never."));
     }
     let Some(priority) = cx.group.priority.or_else(|| cx.members.first().map(|pod| pod.priority())) else {

@@ -31,6 +31,8 @@ pub(super) struct Search {
     /// Candidates. Among candidates of equal cost, the preferred one comes first.
     pub(super) candidates: Vec<EvictionPlan>,
     preemptible: Preemptible,
+    /// Rows with pods whose groups have other priorities.
+    reprioritized: NodeSet,
     /// Number of nodes without a pod that may be preempted.
     without_victims: usize,
     /// Number of nodes that were rejected even without their preemptible pods.
@@ -58,6 +60,7 @@ impl Search {
         }
         let first = what_if.offset() % rows.len();
         rows.rotate_left(first);
+        self.reprioritized = what_if.reprioritized_rows();
         if what_if.stops_early() || *args != DefaultPreemptionArgs::default() {
             self.until_enough(Quota::new(wanted(args, rows.len())), &rows, what_if, terms);
         } else {
@@ -140,11 +143,11 @@ impl Search {
         bounds_by_row.into()
     }
 
-    /// Returns true, and counts the row, if all of its pods are spared for their priority. Without groups, reads a column
-    /// for speed, since there are many such rows if all pods have the same priority.
+    /// Returns true, and counts the row, if all of its pods are spared for their priority. Reads a column for speed, since
+    /// there are many such rows if all pods have the same priority. The column does not know the priorities of groups.
     fn has_no_victims(&mut self, row: NodeIdx, what_if: &dyn WhatIf, terms: &impl EvictionTerms) -> bool {
         let nodes = what_if.nodes();
-        let has_none = if what_if.has_groups() {
+        let has_none = if self.reprioritized.contains(row) {
             nodes.node(row).pods().iter().all(|other| what_if.priority_of(other) >= terms.ceiling())
         } else {
             nodes.columns().lowest_priority[row.at()] >= terms.ceiling()

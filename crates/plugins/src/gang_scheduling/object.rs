@@ -12,8 +12,10 @@ pub(super) const CONDITION: &str = "PodGroupInitiallyScheduled";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "WireGroup")]
 pub struct PodGroupObject {
-    /// Its description.
+    /// Its description, without the preemption policy.
     pub spec: GroupSpec,
+    /// True if the group preempts no other pods.
+    pub never_preempts: bool,
 }
 
 impl Resource for PodGroupObject {
@@ -38,6 +40,7 @@ struct WireSpec {
     scheduling_constraints: Option<WireConstraints>,
     disruption_mode: Option<WireMode>,
     priority: Option<i32>,
+    preemption_policy: Option<Str>,
 }
 
 #[derive(Default, Deserialize)]
@@ -98,10 +101,12 @@ impl From<WireGroup> for PodGroupObject {
         let topology = spec.scheduling_constraints.and_then(|constraints| constraints.topology);
         let disrupts_all = spec.disruption_mode.is_some_and(|mode| mode.all.is_some());
         Self {
+            never_preempts: spec.preemption_policy.is_some_and(|policy| policy == "Never"),
             spec: GroupSpec {
                 policy,
                 // Admission sets the priority. Without it, a group counts as one of priority 0.
                 priority: Some(spec.priority.unwrap_or(0)),
+                never_preempts: None,
                 disruption: if disrupts_all { Disruption::All } else { Disruption::Single },
                 topology_key: topology.and_then(|all| all.into_iter().next()).map(|one| one.key),
                 condition: condition.map(GroupCondition::from),

@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use super::*;
 
+/// The plugin without the feature gate PodGroupPreemptionPolicy.
+const PLAIN: GangScheduling = GangScheduling { has_policies: false };
+
 fn group(min_count: Option<u32>) -> Value {
     let policy = match min_count {
         Some(min_count) => json!({ "gang": { "minCount": min_count } }),
@@ -20,7 +23,7 @@ fn object(min_count: Option<u32>) -> Custom<PodGroupObject> {
 
 fn described(min_count: Option<u32>) -> PodGroup {
     let id = GroupId { namespace: "default".into(), name: "g".into() };
-    PodGroup { id, uid: "u".into(), generation: 3, spec: GangScheduling.describe(&object(min_count)) }
+    PodGroup { id, uid: "u".into(), generation: 3, spec: PLAIN.describe(&object(min_count)) }
 }
 
 fn member(name: &str) -> Arc<PodInfo> {
@@ -47,7 +50,7 @@ fn members_of_a_gang_are_held_back_until_there_are_enough() {
         let group = Some(GroupView { group, pods, scheduled: 0 });
         let objects = Objects::default();
         let cx = EnqueueCycle { group, ..EnqueueCycle::new(&pod, &objects) };
-        GangScheduling.pre_enqueue(cx).map_err(|stop| match stop {
+        PLAIN.pre_enqueue(cx).map_err(|stop| match stop {
             Stop::Reject(reject) => reject.message(),
             Stop::Error(error) => error.to_string(),
         })
@@ -62,14 +65,14 @@ fn new_members_and_smaller_gangs_wake_a_group() {
     let pod = member("a");
     let after_pod = |new: &PodInfo| {
         let change = Change::Pod { old: None, new: Some(&new.pod) };
-        GangScheduling.after_pod(&pod, &change).unwrap()
+        PLAIN.after_pod(&pod, &change).unwrap()
     };
     assert_eq!(after_pod(&member("b")), Hint::Queue);
     assert_eq!(after_pod(&harbormaster_testkit::pod("c").info()), Hint::Skip);
     let after = |old: Option<u32>, new: Option<u32>| {
         let (old, new) = (object(old), object(new));
         let change = Changed { old: Some(&old), new: Some(&new) };
-        GangScheduling.after_changed_group(&pod, change).unwrap()
+        PLAIN.after_changed_group(&pod, change).unwrap()
     };
     assert_eq!(after(Some(3), Some(2)), Hint::Queue);
     assert_eq!(after(Some(2), Some(3)), Hint::Skip);
@@ -85,9 +88,21 @@ fn the_condition_is_patched_into_the_status() {
         observed_generation: 3,
         last_transition: harbormaster_api::Timestamp::default(),
     };
-    let call = GangScheduling.record(&described(Some(3)), &condition).unwrap();
+    let call = PLAIN.record(&described(Some(3)), &condition).unwrap();
     assert_eq!(call.path.url(), "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups/g/status");
     let written = &call.body["status"]["conditions"][0];
     assert_eq!(written["type"], "PodGroupInitiallyScheduled");
     assert_eq!((&written["status"], &written["reason"]), (&json!("False"), &json!("Unschedulable")));
+}
+
+#[test]
+fn a_group_has_a_preemption_policy_only_with_the_feature_gate() {
+    let policy = |has_policies, policy: Option<&str>| {
+        let mut object = group(Some(2));
+        object["spec"]["preemptionPolicy"] = policy.into();
+        GangScheduling { has_policies }.describe(&custom::<PodGroupObject>(&object)).never_preempts
+    };
+    assert_eq!(policy(false, Some("Never")), None);
+    let with_gate = [None, Some("PreemptLowerPriority"), Some("Never")].map(|given| policy(true, given));
+    assert_eq!(with_gate, [Some(false), Some(false), Some(true)]);
 }

@@ -1,5 +1,6 @@
 //! Pod groups, and workloads, which have templates of pod groups, as in Kubernetes 1.37 with the feature gate
-//! GenericWorkload. Of the other gates of pod groups, only TopologyAwareWorkloadScheduling can be on.
+//! GenericWorkload. Of the other gates of pod groups, only TopologyAwareWorkloadScheduling and
+//! PodGroupPreemptionPolicy can be on.
 
 mod field;
 
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     FieldError,
-    kinds::{Kind, Rules},
+    kinds::Rules,
     value::{default, list, list_mut, map, remove, text},
 };
 
@@ -30,12 +31,16 @@ pub const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
 const MOST_TEMPLATES: usize = 8;
 /// Highest priority of a pod group.
 const HIGHEST_PRIORITY: i64 = 1_000_000_000;
+const PREEMPTION_POLICIES: [&str; 2] = ["Never", "PreemptLowerPriority"];
 const IMMUTABLE: &str = "field is immutable";
 
-pub(super) fn defaults(kind: &Kind, object: &mut Value) {
-    if kind.rules == Rules::PodGroup {
+pub(super) fn defaults(context: &Context<'_>, object: &mut Value) {
+    if context.kind.rules == Rules::PodGroup {
         if map(object, "spec").is_some() {
             default(&mut object["spec"], "disruptionMode", json!({"single": {}}));
+            if context.features.enabled(Feature::PodGroupPreemptionPolicy) {
+                default(&mut object["spec"], "preemptionPolicy", json!("PreemptLowerPriority"));
+            }
         }
         return;
     }
@@ -64,17 +69,21 @@ pub(super) fn admit(context: &Context<'_>, group: &mut Value) -> Result<(), Refu
     Ok(())
 }
 
-/// Removes the fields of a group or a workload whose feature gates are off. Topology constraints stay if the old object
-/// has them, too.
+/// Removes the fields of a group or a workload whose feature gates are off. Topology constraints and preemption policies
+/// stay if the old object has them, too.
 pub(super) fn drop_gated(context: &Context<'_>, old: Option<&Value>, object: &mut Value) {
     let has_topology = context.features.enabled(Feature::TopologyAwareWorkloadScheduling);
-    let keeps =
-        |old: Option<&Value>| has_topology || old.is_some_and(|old| !old["schedulingConstraints"].is_null());
+    let has_policies = context.features.enabled(Feature::PodGroupPreemptionPolicy);
+    let had = |old: Option<&Value>, field: &str| old.is_some_and(|old| !old[field].is_null());
+    let keeps = |old: Option<&Value>| has_topology || had(old, "schedulingConstraints");
+    let keeps_policy = |old: Option<&Value>| has_policies || had(old, "preemptionPolicy");
     let old_templates = old.map_or(&[][..], |old| list(old, "/spec/podGroupTemplates"));
     for (i, template) in list_mut(object, "/spec/podGroupTemplates").iter_mut().enumerate() {
         let Some(template) = template.as_object_mut() else { continue };
         template.remove("resourceClaims");
-        template.remove("preemptionPolicy");
+        if !keeps_policy(old_templates.get(i)) {
+            template.remove("preemptionPolicy");
+        }
         if !keeps(old_templates.get(i)) {
             template.insert("schedulingConstraints".to_owned(), Value::Null);
         }
@@ -83,12 +92,10 @@ pub(super) fn drop_gated(context: &Context<'_>, old: Option<&Value>, object: &mu
         if !keeps(old.map(|old| &old["spec"])) {
             remove(spec, "schedulingConstraints");
         }
-        for name in [
-            "resourceClaims",
-            "preemptionPolicy",
-            "parentCompositePodGroupName",
-            "compositePodGroupTemplates",
-        ] {
+        if !keeps_policy(old.map(|old| &old["spec"])) {
+            remove(spec, "preemptionPolicy");
+        }
+        for name in ["resourceClaims", "parentCompositePodGroupName", "compositePodGroupTemplates"] {
             remove(spec, name);
         }
     }
@@ -162,6 +169,11 @@ fn check_group(spec: &Field<'_>, errors: &mut Errors) {
     {
         let why = format!("must be less than or equal to {HIGHEST_PRIORITY}");
         errors.push(FieldError::invalid(priority.place, number, why));
+    }
+    if let Some(policy) = spec.fixed("preemptionPolicy", errors)
+        && !policy.new.as_str().is_some_and(|policy| PREEMPTION_POLICIES.contains(&policy))
+    {
+        errors.push(FieldError::unsupported(policy.place, policy.new.clone(), &PREEMPTION_POLICIES));
     }
 }
 
@@ -274,13 +286,14 @@ fn check_templates(templates: &Field<'_>, errors: &mut Errors) {
 
 /// Returns a template in the order in which Kubernetes declares its fields.
 fn shown(template: &Value) -> String {
-    const FIELDS: [&str; 6] = [
+    const FIELDS: [&str; 7] = [
         "name",
         "schedulingPolicy",
         "schedulingConstraints",
         "disruptionMode",
         "priorityClassName",
         "priority",
+        "preemptionPolicy",
     ];
     let fields = FIELDS.iter().filter_map(|name| Some(format!("\"{name}\":{}", template.get(*name)?)));
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))

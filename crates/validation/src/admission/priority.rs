@@ -1,5 +1,6 @@
 //! Priority classes, and the priority of pods.
 
+use harbormaster_api::features::Feature;
 use serde_json::Value;
 
 use super::{
@@ -105,7 +106,13 @@ fn value_of(class: Option<&Value>) -> i64 {
     class.map_or(0, |class| number(class, "/value"))
 }
 
-/// Sets the priority of a pod group from its class.
+/// Returns the preemption policy of a class, or the default one without a class.
+fn policy_of(class: Option<&Value>) -> &str {
+    class.map_or("PreemptLowerPriority", |class| text(class, "/preemptionPolicy"))
+}
+
+/// Sets the priority of a pod group from its class. The group's preemption policy must be that of the class: if the
+/// class forbids preemption, the group must say so, too.
 pub(super) fn admit_group(context: &Context<'_>, spec: &mut Value) -> Result<(), Refusal> {
     let class = class_of(context, spec)?;
     let value = value_of(class.as_ref());
@@ -123,6 +130,16 @@ pub(super) fn admit_group(context: &Context<'_>, spec: &mut Value) -> Result<(),
     if let Some(class) = &class {
         spec["priorityClassName"] = text(class, "/metadata/name").into();
     }
+    if context.features.enabled(Feature::PodGroupPreemptionPolicy) {
+        let (policy, given) = (policy_of(class.as_ref()), text(spec, "/preemptionPolicy"));
+        if given != policy {
+            let why = format!(
+                "the string value of PreemptionPolicy ({given}) must not be provided in pod group spec; priority \
+                 admission controller computed {policy} from the given PriorityClass name"
+            );
+            return Err(forbidden("spec.preemptionPolicy", why));
+        }
+    }
     Ok(())
 }
 
@@ -130,7 +147,7 @@ pub(super) fn admit_group(context: &Context<'_>, spec: &mut Value) -> Result<(),
 pub(super) fn admit_pod(context: &Context<'_>, spec: &mut Value) -> Result<(), Refusal> {
     let class = class_of(context, spec)?;
     let value = value_of(class.as_ref());
-    let policy = class.as_ref().map_or("PreemptLowerPriority", |class| text(class, "/preemptionPolicy"));
+    let policy = policy_of(class.as_ref());
     match spec.get("priority").and_then(Value::as_i64) {
         Some(given) if given != value => {
             let why = format!(

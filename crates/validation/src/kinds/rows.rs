@@ -256,6 +256,14 @@ pub(super) const ROWS: &[Row] = &[
         .in_version("v1beta1")
         .ruled_by(Rules::GroupTemplates)
         .gated(Release::V1_37, Feature::GenericWorkload),
+    of(SCHEDULING, "podgroups", "PodGroup", &[], NAMESPACED | STATUS | VERSIONED)
+        .in_version("v1alpha3")
+        .ruled_by(Rules::PodGroup)
+        .gated(Release::V1_37, Feature::GenericWorkload),
+    of(SCHEDULING, "workloads", "Workload", &[], NAMESPACED | VERSIONED)
+        .in_version("v1alpha3")
+        .ruled_by(Rules::GroupTemplates)
+        .gated(Release::V1_37, Feature::GenericWorkload),
     of("coordination.k8s.io", "leases", "Lease", &[], NAMESPACED | VERSIONED).ruled_by(Rules::Lease),
     of("node.k8s.io", "runtimeclasses", "RuntimeClass", &[], VERSIONED).ruled_by(Rules::RuntimeClass),
     of("discovery.k8s.io", "endpointslices", "EndpointSlice", &[], NAMESPACED | GENERATION),

@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use harbormaster_api::{Pod, Release, Timestamp, features::Features, pod::PodCondition};
+use harbormaster_api::{
+    Pod, Release, Timestamp,
+    features::{Feature, Features},
+    pod::PodCondition,
+};
 use harbormaster_core::{EngineConfig, EvictOutcome};
 use harbormaster_framework::registry::Registry;
 use harbormaster_plugins::gang_scheduling::PodGroupObject;
@@ -22,10 +26,14 @@ fn world_of(post_filters: &[&'static str]) -> World {
 }
 
 fn config_of(post_filters: &[&'static str]) -> EngineConfig {
+    config_with(Features::of(Release::V1_37), post_filters)
+}
+
+fn config_with(features: Features, post_filters: &[&'static str]) -> EngineConfig {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
     EngineConfig::new(vec![profile_for(
-        Features::of(Release::V1_37),
+        features,
         &registry,
         &[
             ("PreEnqueue", &["GangScheduling", "DefaultPreemption"]),
@@ -285,4 +293,43 @@ fn members_nominated_to_the_same_node_do_not_block_each_other() {
     }
     run(&mut world);
     assert_eq!(bound(&mut world).len(), 1, "there is room for one of them");
+}
+
+#[test]
+fn with_the_feature_gate_the_group_decides_whether_it_preempts_and_its_members_must_agree() {
+    let features = Features::of(Release::V1_37).with(Feature::PodGroupPreemptionPolicy, true);
+    let cannot = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining";
+    let same = "all pods in a single pod group should have the same preemption policy as the pod group's \
+                preemption policy, got";
+    for (policy, member_never_does, expected) in [
+        (
+            None,
+            false,
+            format!(
+                "Unschedulable: {cannot}, pod group preemption: found a placement for podgroup, preempting 1 victims"
+            ),
+        ),
+        (
+            Some("Never"),
+            true,
+            format!(
+                "Unschedulable: {cannot}, pod group preemption: not eligible due to preemptionPolicy=Never."
+            ),
+        ),
+        (Some("Never"), false, format!("SchedulerError: {same} PreemptLowerPriority and Never")),
+        (None, true, format!("SchedulerError: {same} Never and PreemptLowerPriority")),
+    ] {
+        let mut world = World::with(config_with(features, &["DefaultPreemption"]));
+        world.set_node(node("a", 1000));
+        world.add_pod(pod("low", 1000));
+        run(&mut world);
+        let mut object = important("g", 1);
+        object["spec"]["preemptionPolicy"] = policy.into();
+        world.tell::<PodGroupObject>(&object);
+        let mut pod = with_priority(member("g-0", "g", 1000), 10);
+        Arc::make_mut(&mut pod.spec).never_preempts = member_never_does;
+        world.add_pod(pod);
+        run(&mut world);
+        assert_eq!(group_conditions(&mut world), [format!("g False {expected}")], "{policy:?}");
+    }
 }

@@ -21,6 +21,7 @@ use super::{
     },
     process::Harbormaster,
     proxy::Proxy,
+    server::gates_of_groups,
 };
 
 pub const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
@@ -124,6 +125,7 @@ fn class(priority: i32) -> String {
 
 pub struct GroupScene {
     cluster: Embedded,
+    features: Features,
     directory: tempfile::TempDir,
     /// The scheduler's way to the API server.
     pub proxy: Proxy,
@@ -132,12 +134,19 @@ pub struct GroupScene {
 impl GroupScene {
     /// Starts an API server without nodes.
     pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts an API server without nodes, with further feature gates.
+    pub fn with(gates: &[Feature]) -> Self {
         let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
+        let features = gates.iter().fold(features, |features, gate| features.with(*gate, true));
         let options = Options { minor_version: 37, features, ..Options::default() };
         let cluster = Embedded::start_with(options, |_| Ok(())).expect("the API server starts");
         let proxy = Proxy::new(&cluster);
         proxy.listen();
-        let scene = Self { cluster, directory: tempfile::tempdir().expect("a temporary directory"), proxy };
+        let scene =
+            Self { cluster, features, directory: tempfile::tempdir().expect("a temporary directory"), proxy };
         for priority in PRIORITIES {
             scene
                 .create(PRIORITY_CLASSES, &json!({"metadata": {"name": class(priority)}, "value": priority}));
@@ -181,7 +190,7 @@ impl GroupScene {
         let args = [
             format!("--config={}", file.display()),
             way,
-            "--feature-gates=GenericWorkload=true".to_owned(),
+            format!("--feature-gates={}", gates_of_groups(self.features).join(",")),
             "--leader-elect=false".to_owned(),
             "--secure-port=0".to_owned(),
         ];

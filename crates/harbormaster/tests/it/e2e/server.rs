@@ -5,9 +5,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use harbormaster_api::features::{Feature, Features};
 use harbormaster_oracle::{
     components::{ControlPlane, ControlPlaneOptions, Endpoint},
-    embedded::Embedded,
+    embedded::{Embedded, Options},
 };
 use harbormaster_sandbox::Controllers;
 
@@ -54,6 +55,28 @@ impl Server {
         }
     }
 
+    /// Starts a cluster for one test, of the release and with the feature gates for groups of pods.
+    pub fn own_with(self, features: Features) -> Cluster {
+        match self {
+            Self::Real => {
+                let apiserver_flags = match features.enabled(Feature::GenericWorkload) {
+                    true => vec![
+                        format!("--feature-gates={}", gates_of_groups(features).join(",")),
+                        "--runtime-config=scheduling.k8s.io/v1beta1=true".to_owned(),
+                    ],
+                    false => Vec::new(),
+                };
+                let release = features.release();
+                Cluster::real(&ControlPlaneOptions { release, apiserver_flags, ..Default::default() })
+            }
+            Self::Embedded => {
+                let minor_version = features.release().minor();
+                let options = Options { minor_version, features, ..Options::default() };
+                Cluster::Embedded(Embedded::start_with(options, |_| Ok(())).expect("the API server starts"))
+            }
+        }
+    }
+
     /// Starts a cluster for one test, with controllers, for example for volumes and disruption budgets.
     pub fn own_with_controllers(self) -> Cluster {
         match self {
@@ -77,6 +100,16 @@ impl Server {
             cluster
         })
     }
+}
+
+/// The feature gates for groups of pods, as an argument of a flag.
+pub fn gates_of_groups(features: Features) -> Vec<String> {
+    let gates = [
+        Feature::GenericWorkload,
+        Feature::TopologyAwareWorkloadScheduling,
+        Feature::PodGroupPreemptionPolicy,
+    ];
+    gates.into_iter().filter(|gate| features.enabled(*gate)).map(|gate| format!("{gate}=true")).collect()
 }
 
 /// A running cluster, initially without nodes.

@@ -30,10 +30,16 @@ pub(crate) fn expected_differences(name: &str) -> ExpectedDifferences {
 fn real(features: Features) -> ControlPlane {
     let mut apiserver_flags = vec!["--disable-admission-plugins=TaintNodesByCondition".to_owned()];
     if features.enabled(Feature::GenericWorkload) {
-        let topology = features.enabled(Feature::TopologyAwareWorkloadScheduling);
-        let gates = format!("GenericWorkload=true,TopologyAwareWorkloadScheduling={topology}");
-        apiserver_flags.push(format!("--feature-gates={gates}"));
-        apiserver_flags.push("--runtime-config=scheduling.k8s.io/v1beta1=true".to_owned());
+        let is_on = |gate: &Feature| features.enabled(*gate);
+        let gates = [
+            Feature::GenericWorkload,
+            Feature::TopologyAwareWorkloadScheduling,
+            Feature::PodGroupPreemptionPolicy,
+        ];
+        let gates: Vec<String> = gates.iter().map(|gate| format!("{gate}={}", is_on(gate))).collect();
+        apiserver_flags.push(format!("--feature-gates={}", gates.join(",")));
+        let versions = ["v1beta1", "v1alpha3"].map(|version| format!("scheduling.k8s.io/{version}=true"));
+        apiserver_flags.push(format!("--runtime-config={}", versions.join(",")));
     }
     let options = ControlPlaneOptions {
         release: features.release(),

@@ -10,7 +10,7 @@ use crate::kinds;
 const NOT_ONE: &str = "must specify one of: `basic`, `gang`";
 const NO_CHANGE: &str = "Invalid value: null: field is immutable";
 
-/// A cluster with one priority class.
+/// A cluster with two priority classes.
 struct Classes;
 
 impl Others for Classes {
@@ -19,8 +19,13 @@ impl Others for Classes {
     }
 
     fn get(&self, resource: &str, name: &str) -> Option<Value> {
-        let class = json!({"metadata": {"name": "high"}, "value": 7});
-        (resource == "priorityclasses.scheduling.k8s.io" && name == "high").then_some(class)
+        let policy = match name {
+            "high" => "PreemptLowerPriority",
+            "quiet" => "Never",
+            _ => return None,
+        };
+        let class = json!({"metadata": {"name": name}, "value": 7, "preemptionPolicy": policy});
+        (resource == "priorityclasses.scheduling.k8s.io").then_some(class)
     }
 }
 
@@ -36,9 +41,19 @@ fn admit_with(
     object: &Value,
     status_only: bool,
 ) -> Result<Value, Vec<String>> {
-    let features = Features::of(Release::V1_37)
-        .with(Feature::GenericWorkload, true)
-        .with(Feature::TopologyAwareWorkloadScheduling, topology);
+    let gate = topology.then_some(Feature::TopologyAwareWorkloadScheduling);
+    admit_with_gate(gate, old, object, status_only)
+}
+
+/// Like [`admit`], with a further feature gate.
+fn admit_with_gate(
+    gate: Option<Feature>,
+    old: Option<&Value>,
+    object: &Value,
+    status_only: bool,
+) -> Result<Value, Vec<String>> {
+    let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
+    let features = gate.map_or(features, |gate| features.with(gate, true));
     let mut object = object.clone();
     let kinds = kinds::table(features);
     let kind = kinds.iter().find(|kind| object["kind"] == kind.kind.as_str()).unwrap();
@@ -312,4 +327,52 @@ fn pod_groups_exist_only_from_1_37_on_and_only_with_their_gate() {
             "{release}"
         );
     }
+}
+
+#[test]
+fn with_the_feature_gate_a_group_has_the_preemption_policy_of_its_class() {
+    let admit = |old: Option<&Value>, object: &Value| {
+        admit_with_gate(Some(Feature::PodGroupPreemptionPolicy), old, object, false)
+    };
+    let of = |class: &str, policy: Option<&str>| {
+        let mut object = group(json!({"schedulingPolicy": gang(1), "priorityClassName": class}));
+        if let Some(policy) = policy {
+            object["spec"]["preemptionPolicy"] = policy.into();
+        }
+        object
+    };
+    let policy = |admitted: &Value| admitted["spec"]["preemptionPolicy"].clone();
+    assert_eq!(policy(&admit(None, &of("high", None)).unwrap()), "PreemptLowerPriority");
+    let quiet = admit(None, &of("quiet", Some("Never"))).unwrap();
+    assert_eq!(policy(&quiet), "Never");
+    let differs = |given: &str, computed: &str| {
+        format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod group spec; priority \
+             admission controller computed {computed} from the given PriorityClass name"
+        )
+    };
+    let expected = differs("PreemptLowerPriority", "Never");
+    assert_eq!(admit(None, &of("quiet", None)), Err(vec![expected]), "the default is set before");
+    assert_eq!(admit(None, &of("high", Some("No"))), Err(vec![differs("No", "PreemptLowerPriority")]));
+
+    let mut changed = quiet.clone();
+    changed["spec"]["preemptionPolicy"] = "PreemptLowerPriority".into();
+    let fixed = format!("spec.preemptionPolicy: {NO_CHANGE}");
+    assert_eq!(admit(Some(&quiet), &changed), Err(vec![fixed]));
+    let without_gate = admit_with(false, Some(&quiet), &quiet, false).unwrap();
+    assert_eq!(policy(&without_gate), "Never", "a policy that is there stays");
+}
+
+#[test]
+fn templates_of_groups_have_known_preemption_policies() {
+    let template = |policy: &str| {
+        workload(json!([{"name": "a", "schedulingPolicy": gang(1), "preemptionPolicy": policy}]))
+    };
+    let admit = |gate, policy| admit_with_gate(gate, None, &template(policy), false);
+    let gate = Some(Feature::PodGroupPreemptionPolicy);
+    let kept = |admitted: Value| admitted["spec"]["podGroupTemplates"][0]["preemptionPolicy"].clone();
+    assert_eq!(kept(admit(gate, "Never").unwrap()), "Never");
+    assert_eq!(kept(admit(None, "Never").unwrap()), Value::Null);
+    let unknown = "spec.podGroupTemplates[0].preemptionPolicy: Unsupported value: \"No\": supported values: \"Never\", \"PreemptLowerPriority\"";
+    assert_eq!(admit(gate, "No"), Err(vec![unknown.to_owned()]));
 }
