@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 
 use clap::{Args, Command, ValueEnum};
 use harbormaster_api::{Pod, similar::did_you_mean};
+use harbormaster_manifests::edits::ObjectName;
 use harbormaster_sim::{Change, Inventory, Remedy, Waker, Why, report::Fate};
 
 use super::{
@@ -19,7 +20,8 @@ const NOTES: &str = "The other pending pods are scheduled first, as far as they 
 /// Arguments of `why`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The pod without a node: NAMESPACE/NAME, or NAME in any namespace
+    /// The pod without a node: NAMESPACE/NAME, or NAME in any namespace; or a workload, of which the first pod without a
+    /// node is meant: KIND/NAME or KIND/NAMESPACE/NAME
     #[arg(value_name = "POD")]
     pod: String,
     #[command(flatten)]
@@ -55,7 +57,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 
 /// Asks and prints the answer.
 fn answer(program: &Program, options: &Options) -> Result<(), String> {
-    let Loaded { engine, cluster, extenders } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
     let pod = find(&options.pod, &cluster)?;
     let told = match options.independent {
         true => harbormaster_sim::why_independent(&engine, cluster, &pod),
@@ -90,15 +92,16 @@ fn find(name: &str, cluster: &Inventory) -> Result<String, String> {
     let found: Vec<&Pod> = cluster.pending.iter().filter(is_called).collect();
     match found[..] {
         [pod] => Ok(pod.full_name()),
-        [] => match cluster.bound.iter().find(is_called) {
-            Some(pod) => {
+        [] => match (first_of_workload(name, cluster), cluster.bound.iter().find(is_called)) {
+            (Some(pod), _) => Ok(pod.full_name()),
+            (None, Some(pod)) => {
                 let node = pod.node_name.as_deref().unwrap_or_default();
                 Err(format!(
                     "pod {} is on node {node} already; the question is for pods without a node",
                     pod.full_name()
                 ))
             }
-            None => {
+            (None, None) => {
                 let names: Vec<String> = cluster.pending.iter().map(|pod| known_as(name, pod)).collect();
                 let help = did_you_mean(name, names.iter().map(String::as_str));
                 Err(format!("no pod without a node is named {name:?}{help}"))
@@ -110,6 +113,35 @@ fn find(name: &str, cluster: &Inventory) -> Result<String, String> {
             found[0].full_name()
         )),
     }
+}
+
+/// Returns the first pending pod of a workload, such as `deployment/web`.
+fn first_of_workload<'a>(name: &str, cluster: &'a Inventory) -> Option<&'a Pod> {
+    let wanted: ObjectName = name.parse().ok()?;
+    cluster.pending.iter().find(|pod| {
+        let is_there = wanted.namespace.as_ref().is_none_or(|namespace| pod.namespace == *namespace);
+        is_there && pod.controller.as_ref().is_some_and(|owner| is_owner(&wanted, &owner.kind, &owner.name))
+    })
+}
+
+/// Returns true if the controller of a pod is the workload, or the ReplicaSet of the Deployment that is meant.
+fn is_owner(wanted: &ObjectName, kind: &str, name: &str) -> bool {
+    let is_kind = |kind: &str, short: &str| {
+        let written = wanted.kind.to_lowercase();
+        written == kind.to_lowercase() || written == format!("{}s", kind.to_lowercase()) || written == short
+    };
+    let short = match kind {
+        "ReplicaSet" => "rs",
+        "StatefulSet" => "sts",
+        "DaemonSet" => "ds",
+        "ReplicationController" => "rc",
+        _ => "",
+    };
+    // In manifests without ReplicaSets, a Deployment's pods have one of its own name.
+    let deployment = name.rsplit_once('-').map_or("", |(deployment, _)| deployment);
+    let is_deployment = kind == "ReplicaSet" && is_kind("Deployment", "deploy");
+    is_kind(kind, short) && wanted.name == name
+        || is_deployment && [name, deployment].contains(&wanted.name.as_str())
 }
 
 fn known_as(name: &str, pod: &Pod) -> String {
@@ -183,4 +215,26 @@ fn remedies(told: &Why, style: Style) -> String {
         ]);
     }
     format!("\n{}", table.render(style))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_is_named_by_kind_short_name_or_plural_and_a_deployment_owns_its_replica_sets_pods() {
+        for (written, kind, name, expected) in [
+            ("rs/web-6d4f", "ReplicaSet", "web-6d4f", true),
+            ("replicasets/web-6d4f", "ReplicaSet", "web-6d4f", true),
+            ("rs/web", "ReplicaSet", "web-6d4f", false),
+            ("deployment/web", "ReplicaSet", "web-6d4f", true),
+            ("deploy/shop/web", "ReplicaSet", "web", true),
+            ("deploy/web", "StatefulSet", "web", false),
+            ("Job/report", "Job", "report", true),
+            ("job/report", "Job", "other", false),
+        ] {
+            let wanted = written.parse().expect("a name");
+            assert_eq!(is_owner(&wanted, kind, name), expected, "{written} {kind} {name}");
+        }
+    }
 }
