@@ -59,7 +59,7 @@ pub mod traces;
 pub mod watch;
 
 pub use clients::Clients;
-pub use console::Console;
+pub use console::{Console, Unanswered};
 pub use extenders::{ExtenderConfig, ExtenderSetupError, ExtenderTls, HttpExtenders};
 pub use harbormaster_client::{ClientError, ConnectionConfig};
 pub use health::Health;

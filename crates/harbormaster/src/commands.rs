@@ -2,7 +2,7 @@
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
 //! cluster), [`dump`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
-//! `simulate`, `what_if`, `why`, `capacity` and `drain_plan` (questions), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and the schema), [`log`] and
+//! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and the schema), [`log`] and
 //! [`log_output`] (log lines), [`settings`] (what the flags mean under a release of Kubernetes), [`server_version`]
 //! (the release to follow), [`reload`] (changes to the configuration file), [`secure_port`] (health, metrics and
 //! configuration), [`metric_limits`] (metrics and labels that are not shown). If a program is called as
@@ -42,6 +42,8 @@ mod table;
 mod what_if;
 #[cfg(feature = "simulate")]
 mod why;
+#[cfg(feature = "simulate")]
+mod why_running;
 
 use std::{
     env,

@@ -1,17 +1,21 @@
 //! The `why` command.
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use clap::{Args, Command, ValueEnum};
 use harbormaster_api::{Pod, similar::did_you_mean};
 use harbormaster_manifests::edits::ObjectName;
 use harbormaster_sim::{Change, Inventory, Remedy, Waker, Why, report::Fate};
+use serde::Serialize;
 
 use super::{
     CommandError, CommandResult, Program,
     cluster::{ClusterOptions, Loaded, Progress},
     layout::{Cell, Colour, Style, Table, wrapped},
-    table,
+    table, why_running,
 };
 
 const NOTES: &str = "The other pending pods are scheduled first, as far as they fit, unless --independent is given. Every change that is shown has been tried: with it, the \
@@ -26,6 +30,14 @@ pub(crate) struct Options {
     pod: String,
     #[command(flatten)]
     cluster: ClusterOptions,
+    /// Ask a running scheduler instead of reading manifests: the address of its secure port, such as https://host:10259.
+    /// The credentials of the kubeconfig must allow GET on /debug/why
+    #[arg(long, value_name = "URL", conflicts_with = "files")]
+    from: Option<String>,
+    /// With --from: the kubeconfig with the credentials, and with the authority of the scheduler's certificate [default:
+    /// $KUBECONFIG, or ~/.kube/config]
+    #[arg(long, value_name = "FILE", requires = "from")]
+    kubeconfig: Option<PathBuf>,
     /// Explain the pod on the cluster as given, without placing the other pods
     #[arg(long)]
     independent: bool,
@@ -46,6 +58,7 @@ pub(crate) fn command() -> Command {
     Options::augment_args(Command::new("why"))
         .about("Show why a pod has no node, and the smallest changes that would give it one")
         .after_help(NOTES)
+        .mut_arg("files", |files| files.required(false).required_unless_present("from"))
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
@@ -57,6 +70,10 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 
 /// Asks and prints the answer.
 fn answer(program: &Program, options: &Options) -> Result<(), String> {
+    if let Some(from) = &options.from {
+        let told = why_running::ask(from, options.kubeconfig.clone(), &options.pod)?;
+        return print(options.output, &told, || why_running::render(&told, Style::of_stdout()));
+    }
     let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
     let pod = find(&options.pod, &cluster)?;
     let told = match options.independent {
@@ -72,12 +89,17 @@ fn answer(program: &Program, options: &Options) -> Result<(), String> {
     };
     extenders.check()?;
     let told = told.map_err(|error| error.to_string())?.ok_or_else(|| format!("pod {pod} is not pending"))?;
+    print(options.output, &told, || render(&told, Style::of_stdout()))
+}
+
+/// Prints the answer.
+fn print(output: Output, told: &impl Serialize, render: impl Fn() -> String) -> Result<(), String> {
     let mut out = io::stdout().lock();
-    let printed = match options.output {
-        Output::Json => serde_json::to_writer_pretty(&mut out, &told)
+    let printed = match output {
+        Output::Json => serde_json::to_writer_pretty(&mut out, told)
             .map_err(io::Error::from)
             .and_then(|()| out.write_all(b"\n")),
-        Output::Table => out.write_all(render(&told, Style::of_stdout()).as_bytes()),
+        Output::Table => out.write_all(render().as_bytes()),
     };
     match printed.and_then(|()| out.flush()) {
         // A reader that closes the pipe is not an error.
