@@ -117,7 +117,7 @@ mod tests {
         let (to_engine, received) = without_engine();
         console.0.engine.send_replace(Some(to_engine.downgrade()));
         assert_eq!(console.pod_state("a", "b").await, Err(Unanswered::Busy), "nobody answers");
-        drop(received.try_iter().count());
+        assert_eq!(received.try_iter().count(), 1, "the question was sent");
         let asking = tokio::join!(console.pod_state("shop", "web"), async {
             tokio::task::yield_now().await;
             match received.try_recv() {
