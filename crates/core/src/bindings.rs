@@ -65,6 +65,11 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
+    /// The waits that have not ended.
+    pub(crate) fn waits(&self) -> &[Wait] {
+        &self.waits
+    }
+
     /// Returns the wait that times out first.
     fn first_wait(&self) -> Option<Wait> {
         self.waits.iter().copied().min_by_key(|wait| wait.until)

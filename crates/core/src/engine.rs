@@ -26,7 +26,7 @@ use harbormaster_framework::{
 };
 
 use crate::{
-    bindings::Bindings,
+    bindings::{Binding, Bindings},
     cache::Cache,
     contradictions::Contradictions,
     effect::Effect,
@@ -362,6 +362,11 @@ impl Engine {
 
     pub(crate) fn nominator(&self) -> &Nominator {
         &self.nominator
+    }
+
+    /// Returns the binding of a pod that has a node but is not bound yet.
+    pub(crate) fn binding(&self, uid: &str) -> Option<&Binding> {
+        self.bindings.get(uid)
     }
 
     pub(crate) fn known(&self) -> &Pods {

@@ -15,7 +15,8 @@
 //!    `evictions`, `reporter` (writes conditions and events).
 //! 4. Stateless parts: `permit` and `post_filter` call plugins; `failure` contains the reasons for returning a pod to
 //!    the queue.
-//! 5. [`recording`]: recording and replay of calls to the engine; [`dump`]: the engine's complete state.
+//! 5. [`recording`]: recording and replay of calls to the engine; [`dump`]: the engine's complete state; [`pod_state`]: that of
+//!    one pod, with [`event_words`].
 //!
 //! Invariants:
 //! - no pod is lost: every pod that has a profile but no node, and is neither finished nor being deleted, is in the
@@ -31,6 +32,7 @@ mod contradictions;
 pub mod dump;
 pub mod effect;
 pub mod engine;
+pub mod event_words;
 mod evictions;
 mod failure;
 mod finder;
@@ -42,6 +44,7 @@ pub mod nominator;
 pub mod note;
 pub mod outcome;
 mod permit;
+pub mod pod_state;
 mod pods;
 mod post_filter;
 pub mod queue;
@@ -56,3 +59,4 @@ pub use engine::{Engine, EngineConfig};
 pub use input::{BindOutcome, EvictOutcome, Input};
 pub use note::{Note, Notes};
 pub use outcome::{Attempted, Outcome};
+pub use pod_state::PodState;

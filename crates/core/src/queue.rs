@@ -294,6 +294,27 @@ impl Queue {
         queued.or_else(|| self.incomplete.get(uid))
     }
 
+    /// Returns the UID of the pod with this name, if it was added.
+    pub(crate) fn uid_of(&self, namespace: &Str, name: &Str) -> Option<&Str> {
+        self.uid_by_name.get(&(namespace.clone(), name.clone()))
+    }
+
+    /// Returns the element that contains a pod, and the part that contains the element.
+    pub(crate) fn place_of(&self, uid: &Str) -> Option<(&Entity, QueueState)> {
+        let key = self.key_of(uid);
+        Some((self.parts.get(key)?, self.parts.state_of(key)?))
+    }
+
+    /// Returns the time at which a rejected element has waited too long, and is retried.
+    pub(crate) fn stale_at(&self, standing: &Standing) -> Timestamp {
+        standing.flushed.map_or(standing.since, |flushed| flushed.max(standing.since)) + self.max_wait
+    }
+
+    /// Returns a profile by its index.
+    pub(crate) fn profile(&self, index: usize) -> Option<&Arc<Profile>> {
+        self.profiles.get(index)
+    }
+
     /// Returns the key of the element that contains a pod.
     fn key_of<'a>(&'a self, uid: &'a Str) -> &'a Str {
         self.group_keys.get(uid).unwrap_or(uid)

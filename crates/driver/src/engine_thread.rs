@@ -274,6 +274,10 @@ impl EngineLoop {
             }
             // The receiver may be gone.
             EngineMessage::Dump(answer) => drop(answer.send(self.engine.dump())),
+            EngineMessage::PodState(namespace, name, answer) => {
+                // The receiver may be gone.
+                let _ = answer.send(self.engine.pod_state(&namespace, &name).map(Box::new));
+            }
             EngineMessage::TakeNotes(notes) => self.engine.set_notes(notes),
             // The receiver may be gone.
             EngineMessage::TakeOver(config, answer) => drop(answer.send(self.take_over(*config))),

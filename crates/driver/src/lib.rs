@@ -61,7 +61,7 @@ pub mod watch;
 mod web;
 
 pub use clients::Clients;
-pub use console::Console;
+pub use console::{Console, Unanswered};
 pub use extenders::{ExtenderConfig, ExtenderSetupError, ExtenderTls, HttpExtenders};
 pub use harbormaster_client::{ClientError, ConnectionConfig};
 pub use health::Health;

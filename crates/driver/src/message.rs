@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_core::{Dump, EngineConfig, Input, Notes};
+use harbormaster_core::{Dump, EngineConfig, Input, Notes, PodState};
 use harbormaster_framework::{pod::PodInfo, resource::ResourceName};
 use tokio::sync::{
     mpsc::{UnboundedSender, unbounded_channel},
@@ -33,6 +33,8 @@ pub enum EngineMessage {
     ListPods(oneshot::Sender<Vec<Arc<PodInfo>>>),
     /// Requests the state of the engine.
     Dump(oneshot::Sender<Dump>),
+    /// Requests the state of a pod that has no node yet, by namespace and name.
+    PodState(String, String, oneshot::Sender<Option<Box<PodState>>>),
     /// Sets the notes that the engine records.
     TakeNotes(Notes),
     /// Replaces the configuration. Fails if the new configuration needs kinds that are not watched; the error lists

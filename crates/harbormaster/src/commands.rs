@@ -2,7 +2,7 @@
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
 //! cluster), [`dump`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
-//! `simulate`, `why` and `capacity` (questions), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and the schema), [`log`] and
+//! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and the schema), [`log`] and
 //! [`log_output`] (log lines), [`settings`] (what the flags mean under a release of Kubernetes), [`server_version`]
 //! (the release to follow), [`reload`] (changes to the configuration file), [`secure_port`] (health, metrics and
 //! configuration), [`metric_limits`] (metrics and labels that are not shown). If a program is called as
@@ -14,6 +14,8 @@ mod alike;
 mod capacity;
 #[cfg(feature = "simulate")]
 mod cluster;
+#[cfg(feature = "simulate")]
+mod drain_plan;
 mod dump;
 mod files;
 mod flags;
@@ -37,7 +39,11 @@ mod simulate;
 #[cfg(feature = "simulate")]
 mod table;
 #[cfg(feature = "simulate")]
+mod what_if;
+#[cfg(feature = "simulate")]
 mod why;
+#[cfg(feature = "simulate")]
+mod why_running;
 
 use std::{
     env,
@@ -137,6 +143,8 @@ impl Program {
             #[cfg(feature = "simulate")]
             Some(("capacity", matches)) => with(matches, |options| capacity::main(self, &options)),
             #[cfg(feature = "simulate")]
+            Some(("drain-plan", matches)) => with(matches, |options| drain_plan::main(self, &options)),
+            #[cfg(feature = "simulate")]
             Some(("why", matches)) => with(matches, |options| why::main(self, &options)),
             Some(("dump", matches)) => with(matches, |options| dump::main(self, &options)),
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
@@ -169,6 +177,8 @@ impl Program {
                 why::command(),
                 #[cfg(feature = "simulate")]
                 capacity::command(),
+                #[cfg(feature = "simulate")]
+                drain_plan::command(),
                 dump::command(),
                 generate::command(),
             ])

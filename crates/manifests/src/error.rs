@@ -74,6 +74,8 @@ impl fmt::Display for ManifestError {
         match (&*self.location.file, self.line) {
             ("", _) => write!(f, "objects[{}]", self.location.document)?,
             (file, Some(line)) => write!(f, "{file}:{line}")?,
+            // A flag contains no documents.
+            (flag, None) if self.location.document == 0 => f.write_str(flag)?,
             (file, None) => write!(f, "{file}: document {}", self.location.document)?,
         }
         for part in [&self.object, &self.field].into_iter().filter(|part| !part.is_empty()) {

@@ -3,19 +3,22 @@
 //! Reading order: [`Manifests`] (the whole), `documents` (from text to objects with their locations; `json` is
 //! its fast path), `dump` (removal
 //! of fields that only the server sets, restoration of objects that a dump lacks), `scaling` (Deployments whose
-//! `replicas` were edited in a dump), `admission` (the API server's rules), `error` and [`notices`] (messages).
+//! `replicas` were edited in a dump), [`edits`] and [`scenario`] (changes that a question assumes), `admission` (the API
+//! server's rules), `error` and [`notices`] (messages).
 //!
 //! Invariants: nothing here reads a clock, a file or the environment; the same text gives the same objects.
 
 mod admission;
 mod documents;
 mod dump;
+pub mod edits;
 mod error;
 mod json;
 mod manifests;
 pub mod notices;
 mod older_versions;
 mod scaling;
+pub mod scenario;
 
 pub use documents::Location;
 pub use error::{FieldProblem, ManifestError, ManifestErrors};

@@ -17,7 +17,7 @@ use harbormaster_validation::{
     FieldError, Kind, admission,
     kinds::{self, REVIEW, Rules},
     schema,
-    value::{controller, has_condition, list, name, namespace, remove, text, uid},
+    value::{has_condition, list, name, namespace, text, uid},
 };
 use harbormaster_yaml::Source;
 use serde_json::Value;
@@ -26,6 +26,7 @@ use crate::{
     admission::Classes,
     documents::{self, DocumentObject, DocumentTrees, Location},
     dump::Dump,
+    edits::{self, Edited, Step},
     error::{self, FieldProblem, ManifestError, ManifestErrors, problems},
     notices::{ignored_line, missing_nodes_line, shortened},
     older_versions, scaling,
@@ -67,6 +68,8 @@ pub struct ReadOptions<'a> {
     pub extra_nodes: &'a [String],
     /// Release and feature gates of the API server whose kinds and rules apply.
     pub features: Features,
+    /// Changes to make to the objects, one after the other.
+    pub edits: &'a [Step],
 }
 
 /// An object of a manifest.
@@ -98,7 +101,22 @@ impl Manifest {
 
     /// Returns the same manifest with new content.
     pub(crate) fn with(&self, value: &Value) -> Self {
-        Self { order: self.order, ..Self::new(self.kind.clone(), value, self.location.clone()) }
+        Self { order: self.order, ..self.another(value) }
+    }
+
+    /// Returns another object of the same kind, which follows all objects of the input.
+    pub(crate) fn another(&self, value: &Value) -> Self {
+        Self::new(self.kind.clone(), value, self.location.clone())
+    }
+
+    /// Returns the node that the pod is bound to.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
+    /// Returns true if the text of the object contains a word. This is faster than decoding the object.
+    pub(crate) fn mentions(&self, word: &str) -> bool {
+        self.json.contains(word)
     }
 
     /// Returns the object as written, without the fields that only a server sets.
@@ -147,8 +165,11 @@ pub struct Manifests {
     pub warnings: Vec<String>,
     /// Number of pods on each missing node. Empty if these pods become pending again.
     pub missing_nodes: BTreeMap<String, usize>,
-    /// Namespace and UID of each finished pod that has resource claims. No finished pod is in `objects`.
+    /// Namespace and UID of each pod with resource claims that does not use them any more: it has finished, or edits
+    /// took it from its node.
     pub finished: Vec<(String, String)>,
+    /// Labels of workloads that an edit scaled. Their missing pods are created even if the workload is from a cluster.
+    pub scaled: HashSet<String>,
     classes: Classes,
     features: Features,
 }
@@ -180,7 +201,7 @@ impl Manifests {
             }
         }
         reader.custom_resources();
-        reader.complete();
+        reader.complete(options.edits);
         reader.check_nodes(options);
         reader.admit(&mut each);
         reader.finish(sources)
@@ -417,14 +438,21 @@ impl Reader {
         true
     }
 
-    /// Restores objects that a dump lacks, scales ReplicaSets to match their Deployments, and sorts all objects.
-    fn complete(&mut self) {
+    /// Restores objects that a dump lacks, makes edits, scales ReplicaSets to match their Deployments, and sorts all
+    /// objects.
+    fn complete(&mut self, steps: &[Step]) {
         let kind = |kind: &str| self.kinds.iter().find(|known| known.kind == kind).cloned();
         for (kind, value, location) in self.dump.missing(&self.manifests.objects, &kind) {
             self.positions
                 .insert(label(&kind, namespace(&value), name(&value)), self.manifests.objects.len());
             self.manifests.objects.push(Manifest::new(kind, &value, location));
         }
+        let edited = edits::apply(steps, &mut self.manifests.objects, &self.kinds);
+        let Edited { errors, warnings, left, scaled, .. } = edited;
+        self.errors.extend(errors);
+        self.manifests.warnings.extend(warnings);
+        self.manifests.finished.extend(left);
+        self.manifests.scaled.extend(scaled);
         let followed = scaling::follow_deployments(&mut self.manifests.objects);
         self.manifests.warnings.extend(followed);
         self.manifests.warnings.extend(self.dump.lacks());
@@ -451,14 +479,12 @@ impl Reader {
                 return true;
             }
             let mut pod = object.value();
-            // Pods of DaemonSets and static pods belong to their nodes.
-            if controller(&pod).is_some_and(|owner| owner["kind"] == "DaemonSet" || owner["kind"] == "Node") {
+            if edits::belongs_to_node(&pod) {
                 gone += 1;
                 return false;
             }
             waiting += 1;
-            remove(&mut pod["spec"], "nodeName");
-            remove(&mut pod, "status");
+            edits::make_pending(&mut pod);
             *object = object.with(&pod);
             true
         });

@@ -30,6 +30,31 @@ impl Set {
     }
 }
 
+/// Returns true for a ReplicaSet that the Deployment owns.
+pub(crate) fn is_set_of(object: &Manifest, deployment: &Manifest) -> bool {
+    object.kind.kind == "ReplicaSet"
+        && object.namespace == deployment.namespace
+        && controller(&object.value())
+            .is_some_and(|owner| owner["kind"] == "Deployment" && owner["name"] == deployment.name.as_str())
+}
+
+/// Notes on the ReplicaSets of a Deployment how many replicas the Deployment has, so that a later change of its replicas
+/// scales them.
+pub(crate) fn remember_replicas(objects: &mut [Manifest], deployment: &Manifest) {
+    let replicas = deployment.value().pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+    for object in objects.iter_mut().filter(|object| is_set_of(object, deployment)) {
+        let mut set = object.value();
+        if text(&set, DESIRED).is_empty() {
+            let annotation = "deployment.kubernetes.io/desired-replicas";
+            if !set["metadata"]["annotations"].is_object() {
+                set["metadata"]["annotations"] = json!({});
+            }
+            set["metadata"]["annotations"][annotation] = replicas.to_string().into();
+            *object = object.with(&set);
+        }
+    }
+}
+
 /// Scales ReplicaSets to the replicas of their Deployments, as the Deployment controller would. Returns a line for each
 /// Deployment whose ReplicaSets were scaled.
 pub(crate) fn follow_deployments(objects: &mut [Manifest]) -> Vec<String> {

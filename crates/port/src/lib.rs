@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`options`] (the flags), [`pages`] and [`health`] (the content), `port` (the thread and its server),
 //! `chain` (one request), `authentication` with `client_certificate`, `proxy` and `token`, `authorization`, `reviews`
-//! and `cluster` (requests to the API server), `tls`, `certificates`, `files` and `tls_state` (TLS), `slis`, `zpages`,
+//! and `cluster` (requests to the API server), `tls`, `certificates`, `files` and `tls_state` (TLS), `slis`, `zpages`, [`why`],
 //! `reply`, `query` (text).
 //!
 //! Invariants:
@@ -43,6 +43,7 @@ mod tls_state;
 mod token;
 mod trust;
 mod user;
+pub mod why;
 pub mod zpages;
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::{
     health::{Checks, Endpoint},
     reply::{self, Reply},
     slis::Slis,
+    why::{self, Why},
     zpages::{self, Flag},
 };
 
@@ -84,8 +85,10 @@ pub struct Content {
     pub version: &'static str,
     /// `/statusz`: the version of Kubernetes that is emulated, for example `1.36`, once it is known.
     pub emulates: Arc<OnceLock<String>>,
-    /// `/debug/flags/v`; if absent, nothing is served under `/debug`.
+    /// `/debug/flags/v`; if absent, nothing is served under `/debug/flags` and `/debug/pprof`.
     pub set_verbosity: Option<SetVerbosity>,
+    /// `/debug/why`, if there is somebody to ask.
+    pub why: Option<Why>,
 }
 
 impl fmt::Debug for Content {
@@ -116,6 +119,7 @@ pub(crate) struct Site {
     flags: Vec<Flag>,
     status: zpages::Status,
     set_verbosity: Option<SetVerbosity>,
+    why: Option<Why>,
 }
 
 impl Site {
@@ -132,6 +136,7 @@ impl Site {
             flags: content.flags,
             status: zpages::Status { version: content.version, emulates: content.emulates, started, paths },
             set_verbosity: content.set_verbosity,
+            why: content.why,
         }
     }
 
@@ -159,6 +164,10 @@ impl Site {
             }
             "/flagz" => zpages::flagz(&self.flags, asked),
             "/statusz" => zpages::statusz(&self.status, asked),
+            "/debug/why" => match &self.why {
+                Some(why) => why::answer(why, asked).await,
+                None => reply::not_found(),
+            },
             path => match &self.set_verbosity {
                 Some(set) if path == "/debug/flags/v" => {
                     let body = if asked.method == Method::PUT { Some(body.await) } else { None };

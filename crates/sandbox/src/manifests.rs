@@ -25,6 +25,7 @@ pub(crate) fn load(store: &Store, options: &Options) -> Result<Vec<String>, Sand
     let read_options = ReadOptions {
         validate: options.validate,
         reschedule_missing: options.reschedule_missing,
+        edits: &[],
         extra_nodes: &names,
         features: options.features,
     };

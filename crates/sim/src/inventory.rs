@@ -17,6 +17,7 @@ use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind, Resou
 use harbormaster_manifests::{
     FieldProblem, Location, Manifest, ManifestError, ManifestErrors, Manifests, ReadOptions, Source,
     Validate,
+    edits::Step,
     notices::{ignored_line, missing_nodes_line},
 };
 use harbormaster_validation::{
@@ -37,6 +38,8 @@ use self::devices::PodClaims;
 pub struct Inventory {
     /// Namespaces, services, workloads and disruption budgets.
     pub objects: Vec<Object>,
+    /// The disruption budgets among the objects as written, with their amounts and status.
+    pub budgets: Vec<Value>,
     /// All nodes.
     pub nodes: Vec<Node>,
     /// Pods that are bound to a node.
@@ -98,12 +101,21 @@ impl Inventory {
     /// # Errors
     /// All mistakes, with file, line, object and field.
     pub fn from_sources(sources: &[Source], how: Reading) -> Result<Self, ManifestErrors> {
+        Self::edited(sources, how, &[])
+    }
+
+    /// Reads like [`Self::from_sources`], and edits the manifests before the controllers of the workloads see them.
+    ///
+    /// # Errors
+    /// All mistakes, with file, line, object and field, and edits of objects that do not exist.
+    pub fn edited(sources: &[Source], how: Reading, edits: &[Step]) -> Result<Self, ManifestErrors> {
         let mut builder = Builder::new();
         builder.cluster.keeps_full = how.full;
         let options = ReadOptions {
             validate: how.validate,
             reschedule_missing: how.reschedule_missing,
             features: how.features,
+            edits,
             ..ReadOptions::default()
         };
         let manifests = Manifests::read(sources, options, |manifest, value| builder.take(manifest, value))?;
@@ -255,7 +267,12 @@ impl Inventory {
             }
             "Pod" => self.sort(decoder.pod_value(value)?, value),
             _ => match ObjectKind::of(value["apiVersion"].as_str().unwrap_or_default(), kind) {
-                Some(kind) => self.objects.push(decoder.object_value(kind, value)?),
+                Some(kind) => {
+                    self.objects.push(decoder.object_value(kind, value)?);
+                    if kind == ObjectKind::PodDisruptionBudget {
+                        self.budgets.push(value.clone());
+                    }
+                }
                 None => return Ok(false),
             },
         }
@@ -363,7 +380,8 @@ impl Builder {
             if pods.is_empty() {
                 continue;
             }
-            if workload.is_live && !fill && !self.existing.any_of(&workload.key) {
+            let is_wanted = fill || manifests.scaled.contains(&workload.label);
+            if workload.is_live && !is_wanted && !self.existing.any_of(&workload.key) {
                 left += 1;
                 left_pods += pods.len();
                 continue;

@@ -3,12 +3,15 @@
 //! Reading order: [`inventory`] (from manifests to nodes and pods, including the pods of workloads), [`mod@simulate`]
 //! (the engine under virtual time), [`explain`] (each pod evaluated on its own), [`report`] and [`explanation`] (the
 //! results), `lack` (resources and labels that nodes lack), [`mod@why`] (what would place a pod that waits), [`mod@capacity`] (how
-//! many copies of a pod fit). Manifests are read by `harbormaster-manifests`; the
+//! many copies of a pod fit), [`mod@difference`] (what a change of the cluster does),
+//! [`drain`] (an order of evictions). Manifests are read by `harbormaster-manifests`; the
 //! controllers' decisions are in `harbormaster-world`.
 //!
 //! Invariants: nothing in this crate reads a clock, a file or the environment; the same input gives the same report.
 
 pub mod capacity;
+pub mod difference;
+pub mod drain;
 pub mod explain;
 pub mod explanation;
 pub mod inventory;
@@ -19,6 +22,8 @@ mod verdict;
 pub mod why;
 
 pub use capacity::{Capacity, CapacityError, capacity, with_request};
+pub use difference::{Difference, Outcome, difference};
+pub use drain::{DrainPlan, drain_plan};
 pub use explain::{Explained, explain_independent, explain_independently, independent};
 pub use explanation::PodExplanation;
 pub use inventory::{CustomObject, Inventory, Reading};

@@ -4,6 +4,7 @@
 mod copies;
 mod devices;
 mod groups;
+mod leaving;
 mod storage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -19,6 +20,7 @@ use harbormaster_core::{
 };
 use harbormaster_framework::{pod::PodInfo, profile::Profile};
 use harbormaster_world::volumes::Volumes;
+pub(crate) use leaving::Leaving;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 

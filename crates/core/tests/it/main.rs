@@ -16,6 +16,7 @@ mod groups;
 mod many_preemptors;
 mod notes;
 mod nothing_is_lost;
+mod pod_state;
 mod reconfigure;
 mod recording;
 mod releases;

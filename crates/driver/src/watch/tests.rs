@@ -65,6 +65,7 @@ async fn heard(engine: &Received, count: usize) -> Vec<String> {
                 | EngineMessage::Stop
                 | EngineMessage::ListPods(_)
                 | EngineMessage::Dump(_)
+                | EngineMessage::PodState(..)
                 | EngineMessage::TakeNotes(_)
                 | EngineMessage::TakeOver(..)),
             ) => {

@@ -77,7 +77,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 /// Counts copies and prints the result.
 fn count(program: &Program, options: &Options) -> Result<(), String> {
     let sweep = options.sweep.as_deref().map(Sweep::parse).transpose()?;
-    let Loaded { engine, cluster, extenders } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
     let pod = template(options)?;
     let sizes = sizes(&pod, sweep.as_ref());
     let pods: Vec<Pod> = sizes.iter().map(|(_, pod)| pod.clone()).collect();

@@ -10,9 +10,10 @@ use std::{
 use clap::Args;
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::extender::Extenders;
-use harbormaster_manifests::Validate;
+use harbormaster_manifests::{Validate, edits::Step};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, Reading};
+use harbormaster_yaml::Source;
 
 use super::{Program, SIMULATED, features, files, manifest_files};
 use crate::{scheduler, witness::Witness};
@@ -58,6 +59,15 @@ pub(crate) struct Loaded {
     pub(crate) engine: EngineConfig,
     pub(crate) cluster: Inventory,
     pub(crate) extenders: CalledExtenders,
+    /// Warnings and notes for the user, one a line.
+    lines: Vec<String>,
+}
+
+impl Loaded {
+    /// Prints the warnings and notes to standard error.
+    pub(crate) fn print_notes(&self) {
+        self.lines.iter().for_each(|line| eprintln!("{line}"));
+    }
 }
 
 /// The extenders that a simulation calls.
@@ -69,6 +79,29 @@ impl ClusterOptions {
     /// # Errors
     /// What is wrong with the flags, the configuration or a manifest.
     pub(crate) fn load(&self, program: &Program) -> Result<Loaded, String> {
+        let loaded = self.load_edited(program, &self.sources()?, &[])?;
+        loaded.print_notes();
+        Ok(loaded)
+    }
+
+    /// Reads the manifests as text.
+    ///
+    /// # Errors
+    /// The first file that cannot be read.
+    pub(crate) fn sources(&self) -> Result<Vec<Source>, String> {
+        manifest_files::read_all(&self.files)
+    }
+
+    /// Reads the cluster, with edits, and the configuration. Prints nothing.
+    ///
+    /// # Errors
+    /// What is wrong with the flags, the configuration, a manifest or an edit.
+    pub(crate) fn load_edited(
+        &self,
+        program: &Program,
+        sources: &[Source],
+        edits: &[Step],
+    ) -> Result<Loaded, String> {
         let features = features(&self.emulated_version, &self.feature_gates)?;
         let choices = Choices { features, parity: self.parity, ..program.choices() };
         let config = self.config.as_deref().map(files::read).transpose()?;
@@ -85,16 +118,13 @@ impl ClusterOptions {
             full,
             features,
         };
-        let mut cluster = Inventory::from_sources(&manifest_files::read_all(&self.files)?, reading)
-            .map_err(|e| e.to_string())?;
+        let mut cluster = Inventory::edited(sources, reading, edits).map_err(|e| e.to_string())?;
         let witness = scheduler::lend_extenders(&mut setup, &mut cluster).map_err(|e| e.to_string())?;
-        for warning in &setup.warnings {
-            eprintln!("warning: {warning}");
-        }
-        for notice in cluster.notices.iter().chain(&cluster.custom_notices(&setup.engine)) {
-            eprintln!("note: {notice}");
-        }
-        Ok(Loaded { engine: setup.engine, cluster, extenders: CalledExtenders(witness) })
+        let warnings = setup.warnings.iter().map(|warning| format!("warning: {warning}"));
+        let custom = cluster.custom_notices(&setup.engine);
+        let notes = cluster.notices.iter().chain(&custom).map(|notice| format!("note: {notice}"));
+        let lines = warnings.chain(notes).collect();
+        Ok(Loaded { engine: setup.engine, cluster, extenders: CalledExtenders(witness), lines })
     }
 }
 

@@ -162,7 +162,8 @@ async fn dump(options: &Options, kinds: &[ListedKind]) -> Result<(), String> {
     out.flush().map_err(unwritable)
 }
 
-fn default_kubeconfig() -> Option<PathBuf> {
+/// Returns the kubeconfig that kubectl uses.
+pub(super) fn default_kubeconfig() -> Option<PathBuf> {
     let of_home = || env::home_dir().map(|home| home.join(".kube/config")).filter(|path| path.exists());
     env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(of_home)
 }

@@ -145,7 +145,7 @@ async fn schedule(
     let checks = secure_port::checks(&health, &stopping, leads);
     let shown = Shown::default();
     let set_verbosity = verbosity(level, &console);
-    let content = secure_port::content(given, &setup.config, &shown, checks, set_verbosity);
+    let content = secure_port::content(given, &setup.config, &shown, checks, set_verbosity, &console);
     let port = port.map(|options| Port::start(options, content)).transpose().map_err(|e| e.to_string())?;
     let mut shutdown = pin!(asked_to_stop(signals, stopping));
     let clients = Clients::new(&connection).await.map_err(|e| e.to_string())?;

@@ -10,12 +10,13 @@ use std::{
 };
 
 use harbormaster_config::KubeSchedulerConfiguration;
-use harbormaster_driver::{Health, Metrics};
+use harbormaster_driver::{Console, Health, Metrics};
 use harbormaster_port::{
     Check, Content, Options,
     health::Checks,
     options::{Authentication, Authorization, RequestHeader, Serving},
     pages::{Configuration, PROMETHEUS, Page, SetVerbosity},
+    why::{Told, Why},
     zpages,
 };
 
@@ -165,6 +166,7 @@ pub(super) fn content(
     shown: &Shown,
     checks: Checks,
     set_verbosity: SetVerbosity,
+    console: &Console,
 ) -> Content {
     let flags = given.values().into_iter().map(|(name, value)| zpages::Flag { name, value });
     Content {
@@ -176,7 +178,26 @@ pub(super) fn content(
         // As in kube-scheduler, `/statusz` shows the release, whatever `--emulated-version` says.
         emulates: shown.release.clone(),
         set_verbosity: config.enable_profiling.then_some(set_verbosity),
+        why: Some(why(console)),
     }
+}
+
+/// Passes questions about pods to the engine.
+fn why(console: &Console) -> Why {
+    let console = console.clone();
+    Arc::new(move |namespace, pod| {
+        let console = console.clone();
+        Box::pin(async move {
+            match console.pod_state(&namespace, &pod).await {
+                Ok(Some(state)) => match serde_json::to_string(&state) {
+                    Ok(json) => Told::State(json),
+                    Err(error) => Told::Unavailable(error.to_string()),
+                },
+                Ok(None) => Told::Unknown,
+                Err(unanswered) => Told::Unavailable(unanswered.to_string()),
+            }
+        })
+    })
 }
 
 /// Returns the pages of metrics, which are empty until there are metrics.

@@ -9,7 +9,8 @@ use clap::{Args, Command, ValueEnum};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_core::EngineConfig;
 use harbormaster_sim::{
-    Inventory, PodExplanation, PodReport, Report, explain_independently, explain_simulated, report::Fate,
+    Difference, Inventory, Outcome, PodExplanation, PodReport, Report, difference, explain_independently,
+    explain_simulated,
 };
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
@@ -18,16 +19,20 @@ use super::{
     cluster::{ClusterOptions, Loaded, Progress},
     layout::Style,
     table,
+    what_if::{self, Changes},
 };
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if one of the pods shown is unschedulable or preempted \
-     (gated pods and pods of other schedulers do not count).";
+     (gated pods and pods of other schedulers do not count). With --drain and the like, 2 if the change leaves one of the \
+     pods shown without a node.";
 
 /// Arguments of `simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     cluster: ClusterOptions,
+    #[command(flatten)]
+    changes: Changes,
     /// Show each pod in its own row, even if many are alike
     #[arg(long)]
     all: bool,
@@ -64,10 +69,12 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
-    match simulate(program, options) {
-        Ok(report) if options.exit_code && report.pods.iter().any(has_failed) => {
-            Err(CommandError::Unschedulable)
-        }
+    let failed = match options.changes.is_empty() {
+        true => simulate(program, options).map(|report| report.pods.iter().any(table::has_failed)),
+        false => compare(program, options).map(|told| told.pods.iter().any(what_if::is_harmed)),
+    };
+    match failed {
+        Ok(true) if options.exit_code => Err(CommandError::Unschedulable),
         Ok(_) => Ok(()),
         Err(why) => {
             eprintln!("error: {why}");
@@ -76,13 +83,9 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     }
 }
 
-fn has_failed(pod: &PodReport) -> bool {
-    matches!(pod.fate(), Fate::Unschedulable | Fate::Preempted)
-}
-
 /// Simulates and prints the result.
 fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
-    let Loaded { engine, cluster, extenders } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
     let again = options.explain.then(|| (engine.clone(), cluster.clone()));
     let all = place(options, engine, cluster);
     extenders.check()?;
@@ -91,12 +94,46 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
         Output::Json => print_json(options, &all, &shown, again),
         Output::Table => print_table(options, &all, &shown, again),
     };
+    written(printed)?;
+    Ok(shown)
+}
+
+/// Turns a failed write into an error. A reader that closes the pipe is not an error.
+fn written(printed: io::Result<()>) -> Result<(), String> {
     match printed {
-        // A reader that closes the pipe is not an error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(shown),
-        Err(error) => Err(format!("standard output: {error}")),
-        Ok(()) => Ok(shown),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        _ => Ok(()),
     }
+}
+
+/// Simulates the cluster without and with the changes, and prints the difference.
+fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
+    if options.explain {
+        return Err("--explain explains one simulation, but changes need two".to_owned());
+    }
+    let (steps, sources) = (options.changes.steps()?, options.cluster.sources()?);
+    let run = |Loaded { engine, cluster, extenders, .. }: Loaded| {
+        let outcome = Outcome::before(&cluster);
+        let report = place(options, engine, cluster);
+        extenders.check()?;
+        Ok::<Outcome, String>(outcome.after(&report))
+    };
+    let changed = options.cluster.load_edited(program, &sources, &steps)?;
+    changed.print_notes();
+    let before = run(options.cluster.load_edited(program, &sources, &[])?)?;
+    let mut told = difference(&before, &run(changed)?);
+    told.changes = steps.iter().map(|step| step.edit.to_string()).collect();
+    told.pods
+        .retain(|pod| options.pods.is_empty() || options.pods.iter().any(|name| is_name(&pod.pod, name)));
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = match options.output {
+        Output::Json => serde_json::to_writer_pretty(&mut out, &told)
+            .map_err(io::Error::from)
+            .and_then(|()| out.write_all(b"\n")),
+        Output::Table => out.write_all(what_if::render(&told, options.all, Style::of_stdout()).as_bytes()),
+    };
+    written(printed.and_then(|()| out.flush()))?;
+    Ok(told)
 }
 
 fn place(options: &Options, engine: EngineConfig, cluster: Inventory) -> Report {
@@ -131,7 +168,12 @@ fn is_wanted(options: &Options, pod: &PodReport) -> bool {
 }
 
 fn is_called(pod: &PodReport, name: &str) -> bool {
-    pod.pod == name || short(pod) == name
+    is_name(&pod.pod, name)
+}
+
+/// Returns true if `name` names the pod (`namespace/name`), with or without its namespace.
+fn is_name(pod: &str, name: &str) -> bool {
+    pod == name || pod.split_once('/').is_some_and(|(_, short)| short == name)
 }
 
 /// Returns the pod's name without its namespace.

@@ -70,14 +70,15 @@ fn row(pod: &PodReport) -> Row {
 }
 
 /// Returns the reason that the pod has no node, or the volumes and devices that its claims get on its node.
-fn message(pod: &PodReport) -> String {
+pub(crate) fn message(pod: &PodReport) -> String {
     let volumes = pod.claims.iter().map(ToString::to_string);
     let devices = pod.devices.iter().map(ToString::to_string);
     let clauses = pod.message.iter().cloned().chain(volumes).chain(devices);
     clauses.collect::<Vec<_>>().join("; ")
 }
 
-fn outcome(pod: &PodReport) -> (String, Colour) {
+/// Returns the pod's node, or a placeholder.
+pub(crate) fn outcome(pod: &PodReport) -> (String, Colour) {
     match (pod.fate(), &pod.node) {
         // This happens only with `--independent`, which ignores scheduling gates.
         (Fate::Placed, Some(node)) if pod.is_gated() => (format!("{node} (gated)"), Colour::Yellow),
@@ -87,6 +88,11 @@ fn outcome(pod: &PodReport) -> (String, Colour) {
         (Fate::Foreign, _) => ("<foreign>".to_owned(), Colour::Yellow),
         (Fate::Unschedulable, _) => ("<none>".to_owned(), Colour::Red),
     }
+}
+
+/// Returns true if the pod fits nowhere or was preempted.
+pub(crate) fn has_failed(pod: &PodReport) -> bool {
+    matches!(pod.fate(), Fate::Unschedulable | Fate::Preempted)
 }
 
 /// Returns a text such as `, 12 on missing nodes`; empty if there are no such pods.

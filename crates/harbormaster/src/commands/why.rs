@@ -1,16 +1,21 @@
 //! The `why` command.
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use clap::{Args, Command, ValueEnum};
 use harbormaster_api::{Pod, similar::did_you_mean};
+use harbormaster_manifests::edits::ObjectName;
 use harbormaster_sim::{Change, Inventory, Remedy, Waker, Why, report::Fate};
+use serde::Serialize;
 
 use super::{
     CommandError, CommandResult, Program,
     cluster::{ClusterOptions, Loaded, Progress},
     layout::{Cell, Colour, Style, Table, wrapped},
-    table,
+    table, why_running,
 };
 
 const NOTES: &str = "The other pending pods are scheduled first, as far as they fit, unless --independent is given. Every change that is shown has been tried: with it, the \
@@ -19,11 +24,20 @@ const NOTES: &str = "The other pending pods are scheduled first, as far as they 
 /// Arguments of `why`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The pod without a node: NAMESPACE/NAME, or NAME in any namespace
+    /// The pod without a node: NAMESPACE/NAME, or NAME in any namespace; or a workload, of which the first pod without a
+    /// node is meant: KIND/NAME or KIND/NAMESPACE/NAME
     #[arg(value_name = "POD")]
     pod: String,
     #[command(flatten)]
     cluster: ClusterOptions,
+    /// Ask a running scheduler instead of reading manifests: the address of its secure port, such as https://host:10259.
+    /// The credentials of the kubeconfig must allow GET on /debug/why
+    #[arg(long, value_name = "URL", conflicts_with = "files")]
+    from: Option<String>,
+    /// With --from: the kubeconfig with the credentials, and with the authority of the scheduler's certificate [default:
+    /// $KUBECONFIG, or ~/.kube/config]
+    #[arg(long, value_name = "FILE", requires = "from")]
+    kubeconfig: Option<PathBuf>,
     /// Explain the pod on the cluster as given, without placing the other pods
     #[arg(long)]
     independent: bool,
@@ -44,6 +58,7 @@ pub(crate) fn command() -> Command {
     Options::augment_args(Command::new("why"))
         .about("Show why a pod has no node, and the smallest changes that would give it one")
         .after_help(NOTES)
+        .mut_arg("files", |files| files.required(false).required_unless_present("from"))
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
@@ -55,7 +70,11 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 
 /// Asks and prints the answer.
 fn answer(program: &Program, options: &Options) -> Result<(), String> {
-    let Loaded { engine, cluster, extenders } = options.cluster.load(program)?;
+    if let Some(from) = &options.from {
+        let told = why_running::ask(from, options.kubeconfig.clone(), &options.pod)?;
+        return print(options.output, &told, || why_running::render(&told, Style::of_stdout()));
+    }
+    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
     let pod = find(&options.pod, &cluster)?;
     let told = match options.independent {
         true => harbormaster_sim::why_independent(&engine, cluster, &pod),
@@ -70,12 +89,17 @@ fn answer(program: &Program, options: &Options) -> Result<(), String> {
     };
     extenders.check()?;
     let told = told.map_err(|error| error.to_string())?.ok_or_else(|| format!("pod {pod} is not pending"))?;
+    print(options.output, &told, || render(&told, Style::of_stdout()))
+}
+
+/// Prints the answer.
+fn print(output: Output, told: &impl Serialize, render: impl Fn() -> String) -> Result<(), String> {
     let mut out = io::stdout().lock();
-    let printed = match options.output {
-        Output::Json => serde_json::to_writer_pretty(&mut out, &told)
+    let printed = match output {
+        Output::Json => serde_json::to_writer_pretty(&mut out, told)
             .map_err(io::Error::from)
             .and_then(|()| out.write_all(b"\n")),
-        Output::Table => out.write_all(render(&told, Style::of_stdout()).as_bytes()),
+        Output::Table => out.write_all(render().as_bytes()),
     };
     match printed.and_then(|()| out.flush()) {
         // A reader that closes the pipe is not an error.
@@ -90,15 +114,16 @@ fn find(name: &str, cluster: &Inventory) -> Result<String, String> {
     let found: Vec<&Pod> = cluster.pending.iter().filter(is_called).collect();
     match found[..] {
         [pod] => Ok(pod.full_name()),
-        [] => match cluster.bound.iter().find(is_called) {
-            Some(pod) => {
+        [] => match (first_of_workload(name, cluster), cluster.bound.iter().find(is_called)) {
+            (Some(pod), _) => Ok(pod.full_name()),
+            (None, Some(pod)) => {
                 let node = pod.node_name.as_deref().unwrap_or_default();
                 Err(format!(
                     "pod {} is on node {node} already; the question is for pods without a node",
                     pod.full_name()
                 ))
             }
-            None => {
+            (None, None) => {
                 let names: Vec<String> = cluster.pending.iter().map(|pod| known_as(name, pod)).collect();
                 let help = did_you_mean(name, names.iter().map(String::as_str));
                 Err(format!("no pod without a node is named {name:?}{help}"))
@@ -110,6 +135,35 @@ fn find(name: &str, cluster: &Inventory) -> Result<String, String> {
             found[0].full_name()
         )),
     }
+}
+
+/// Returns the first pending pod of a workload, such as `deployment/web`.
+fn first_of_workload<'a>(name: &str, cluster: &'a Inventory) -> Option<&'a Pod> {
+    let wanted: ObjectName = name.parse().ok()?;
+    cluster.pending.iter().find(|pod| {
+        let is_there = wanted.namespace.as_ref().is_none_or(|namespace| pod.namespace == *namespace);
+        is_there && pod.controller.as_ref().is_some_and(|owner| is_owner(&wanted, &owner.kind, &owner.name))
+    })
+}
+
+/// Returns true if the controller of a pod is the workload, or the ReplicaSet of the Deployment that is meant.
+fn is_owner(wanted: &ObjectName, kind: &str, name: &str) -> bool {
+    let is_kind = |kind: &str, short: &str| {
+        let written = wanted.kind.to_lowercase();
+        written == kind.to_lowercase() || written == format!("{}s", kind.to_lowercase()) || written == short
+    };
+    let short = match kind {
+        "ReplicaSet" => "rs",
+        "StatefulSet" => "sts",
+        "DaemonSet" => "ds",
+        "ReplicationController" => "rc",
+        _ => "",
+    };
+    // In manifests without ReplicaSets, a Deployment's pods have one of its own name.
+    let deployment = name.rsplit_once('-').map_or("", |(deployment, _)| deployment);
+    let is_deployment = kind == "ReplicaSet" && is_kind("Deployment", "deploy");
+    is_kind(kind, short) && wanted.name == name
+        || is_deployment && [name, deployment].contains(&wanted.name.as_str())
 }
 
 fn known_as(name: &str, pod: &Pod) -> String {
@@ -183,4 +237,26 @@ fn remedies(told: &Why, style: Style) -> String {
         ]);
     }
     format!("\n{}", table.render(style))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_is_named_by_kind_short_name_or_plural_and_a_deployment_owns_its_replica_sets_pods() {
+        for (written, kind, name, expected) in [
+            ("rs/web-6d4f", "ReplicaSet", "web-6d4f", true),
+            ("replicasets/web-6d4f", "ReplicaSet", "web-6d4f", true),
+            ("rs/web", "ReplicaSet", "web-6d4f", false),
+            ("deployment/web", "ReplicaSet", "web-6d4f", true),
+            ("deploy/shop/web", "ReplicaSet", "web", true),
+            ("deploy/web", "StatefulSet", "web", false),
+            ("Job/report", "Job", "report", true),
+            ("job/report", "Job", "other", false),
+        ] {
+            let wanted = written.parse().expect("a name");
+            assert_eq!(is_owner(&wanted, kind, name), expected, "{written} {kind} {name}");
+        }
+    }
 }

@@ -31,6 +31,7 @@ mod e2e_volume_wait;
 mod e2e_volumes;
 mod e2e_wake;
 mod e2e_wake_volumes;
+mod e2e_why;
 mod embedded;
 mod gates;
 mod generate;

@@ -71,6 +71,9 @@ fn gangs_that_must_be_in_one_rack_are_placed_rack_by_rack() {
 #[test]
 fn the_question_why_a_pod_waits_is_answered_with_changes_that_would_place_it() {
     assert_golden("why.txt", &["why", "edge/ingress-2", "-f", "examples/"]);
+    let of_job = harbormaster(&["why", "job/batch/report", "-f", "examples/"]);
+    let told = text(&of_job.stdout);
+    assert!(told.starts_with("batch/report-1 "), "{told}");
     assert_golden("why-pair.txt", &["why", "simulation", "-f", "examples/"]);
     assert_golden("why-gated.txt", &["why", "quarterly", "-f", "examples/"]);
     assert_golden("why.json", &["why", "edge/ingress-2", "-f", "examples/", "-o", "json"]);
@@ -83,6 +86,67 @@ fn the_capacity_for_copies_of_a_pod_is_shown_by_zone_and_by_size() {
     assert_golden("capacity.txt", &ask(&[]));
     assert_golden("capacity-sweep.txt", &ask(&["--sweep", "cpu=250m..8"]));
     assert_golden("capacity.json", &ask(&["-o", "json", "--limit", "5"]));
+}
+
+const SCENARIO: [&str; 5] =
+    ["simulate", "-f", "examples/", "--scenario", "crates/harbormaster/tests/manifests/scenario.yaml"];
+
+#[test]
+fn the_difference_that_a_change_makes_is_shown_as_a_table_and_as_json() {
+    assert_golden("drain.txt", &["simulate", "-f", "examples/", "--drain", "node-a2"]);
+    let grow = ["--scale", "deployment/shop/web=90", "--add", "5", "--like", "node-b1"];
+    assert_golden("grow.txt", &[&["simulate", "-f", "examples/"], &grow[..]].concat());
+    assert_golden("scenario.txt", &SCENARIO);
+    assert_golden("scenario.json", &[&SCENARIO[..], &["-o", "json"]].concat());
+}
+
+#[test]
+fn the_plan_of_a_drain_is_shown_as_a_table_and_as_json() {
+    let ask = |more: &[&'static str]| {
+        let file = "crates/harbormaster/tests/manifests/drain.yaml";
+        [&["drain-plan", "busy-1"], more, &["-f", file]].concat()
+    };
+    assert_golden("drain-plan.txt", &ask(&[]));
+    assert_golden("drain-plan.json", &ask(&["-o", "json"]));
+    assert_eq!(harbormaster(&ask(&["--exit-code"])).status.code(), Some(2));
+    let output = harbormaster(&ask(&["busy-3"]));
+    let expected = "error: no node is named \"busy-3\" (did you mean `busy-1`?)\n";
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(1), expected));
+}
+
+#[test]
+fn a_change_that_leaves_a_pod_without_a_node_sets_the_exit_code() {
+    let code = |args: &[&str]| {
+        let all = [&["simulate", "-f", "examples/", "--exit-code"], args].concat();
+        harbormaster(&all).status.code()
+    };
+    assert_eq!(code(&["--add=1", "--like=node-a1"]), Some(0), "pods that wait anyway do not count");
+    assert_eq!(code(&["--remove", "node-c2-gpu"]), Some(2));
+    assert_eq!(code(&["--remove", "node-c2-gpu", "--pod", "web-1"]), Some(0));
+}
+
+#[test]
+fn changes_of_unknown_objects_are_errors_that_name_the_flag_or_the_line() {
+    let scenario = SCENARIO[4];
+    for (args, expected) in [
+        (
+            &["--drain", "node-a3"][..],
+            "error: --drain: no node is named \"node-a3\" (did you mean `node-a1`?)\n".to_owned(),
+        ),
+        (
+            &["--delete", "node/node-a1", "--scenario", scenario],
+            "error: --delete: a node is removed with `remove`".to_owned(),
+        ),
+        (
+            &["--remove", "node-a1", "--scenario", scenario],
+            format!("error: {scenario}:2: [0].drain: no node is named \"node-a1\""),
+        ),
+        (&["--drain", "node-a1", "--explain"], "error: --explain explains one simulation".to_owned()),
+    ] {
+        let output = harbormaster(&[&["simulate", "-f", "examples/"], args].concat());
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && told.starts_with(&expected), "{args:?}: {told}");
+    }
 }
 
 #[test]

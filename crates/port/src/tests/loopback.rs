@@ -25,6 +25,7 @@ use crate::{
     health::Checks,
     options::{Authentication, Authorization, Serving},
     pages::PROMETHEUS,
+    why::Told,
 };
 
 /// Timeout that is long enough even on a busy machine.
@@ -117,11 +118,15 @@ fn every_page_is_served_at_its_path() {
         version: "1.2.3",
         emulates: emulates.clone(),
         set_verbosity: Some(Arc::new(move |v| set_level.store(v, Ordering::Relaxed))),
+        why: Some(Arc::new(|namespace, pod| {
+            Box::pin(async move { Told::State(format!("{{\"pod\":\"{namespace}/{pod}\"}}")) })
+        })),
     };
     let port = started(open(), content);
     let address = port.address();
     for (path, code, text) in [
         ("/healthz", 200, "ok"),
+        ("/debug/why?namespace=shop&pod=web", 200, "{\"pod\":\"shop/web\"}"),
         ("/livez?verbose", 200, "[+]ping ok\nlivez check passed\n"),
         ("/readyz", 500, "[-]synced failed: reason withheld\nreadyz check failed\n"),
         ("/readyz/synced", 500, "internal server error: not yet\n"),

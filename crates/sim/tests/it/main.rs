@@ -10,4 +10,5 @@ mod indexes;
 mod permit;
 mod simulate;
 mod storage;
+mod what_if;
 mod why;

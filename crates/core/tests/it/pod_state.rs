@@ -1,0 +1,55 @@
+//! The state of one pod, as a running scheduler tells it.
+
+use std::sync::Arc;
+
+use harbormaster_core::PodState;
+
+use crate::world::{World, node, pod};
+
+fn state(world: &World, name: &str) -> PodState {
+    let namespace = pod(name, 0).namespace;
+    world.engine.pod_state(&namespace, name).unwrap_or_else(|| panic!("{name} waits"))
+}
+
+#[test]
+fn a_pod_that_waits_has_a_state_and_any_other_pod_has_none() {
+    let mut world = World::new();
+    world.set_node(node("a", 1000));
+    world.add_bound_pod(pod("bound", 100), "a");
+    world.add_pod(pod("assumed", 200));
+    world.attempt().unwrap();
+    world.add_pod(pod("large", 5000));
+    world.attempt().unwrap();
+    let mut gated = pod("gated", 100);
+    gated.scheduling_gates = vec!["wait".into()];
+    world.add_pod(gated);
+    let mut theirs = pod("theirs", 100);
+    Arc::make_mut(&mut theirs.spec).scheduler_name = "another".into();
+    world.add_pod(theirs);
+    let mut nominated = pod("new", 100);
+    nominated.status.nominated_node_name = Some("a".into());
+    world.add_pod(nominated);
+
+    let assumed = state(&world, "assumed");
+    assert_eq!((assumed.state, assumed.node.as_deref(), assumed.attempts), ("binding", Some("a"), 1));
+    let new = state(&world, "new");
+    assert_eq!((new.state, new.attempts, new.nominated_node.as_deref()), ("active", 0, Some("a")));
+    assert_eq!(new.woken_by, []);
+    let gated = state(&world, "gated");
+    assert_eq!((gated.state, gated.gated_by, gated.attempts), ("gated", Some("SchedulingGates"), 0));
+    assert_eq!(gated.woken_by[0].plugin, "SchedulingGates");
+    let large = state(&world, "large");
+    assert_eq!((large.state, large.attempts, large.backoff_until), ("unschedulable", 1, None));
+    let wakers: Vec<&str> = large.woken_by.iter().map(|waker| waker.plugin).collect();
+    assert_eq!(wakers, ["NodeResourcesFit"]);
+    assert!(large.tried_again_by > large.since, "{:?}", large.tried_again_by);
+    let namespace = pod("x", 0).namespace;
+    for name in ["bound", "theirs", "absent"] {
+        assert_eq!(world.engine.pod_state(&namespace, name), None, "{name}");
+    }
+
+    world.set_node(node("b", 9000));
+    let large = state(&world, "large");
+    assert_eq!((large.state, &large.tried_again_by), ("backoff", &large.backoff_until));
+    assert!(large.backoff_until.is_some());
+}

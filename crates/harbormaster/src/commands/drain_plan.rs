@@ -1,0 +1,163 @@
+//! The `drain-plan` command.
+
+use std::io::{self, Write as _};
+
+use clap::{Args, Command, ValueEnum};
+use harbormaster_api::similar::did_you_mean;
+use harbormaster_sim::{DrainPlan, Inventory, drain::Eviction};
+
+use super::{
+    CommandError, CommandResult, Program,
+    cluster::{ClusterOptions, Loaded},
+    layout::{Cell, Colour, Style, Table, wrapped},
+};
+
+const NOTES: &str = "The nodes are cordoned first, and the cluster's pending pods are scheduled as far as they fit. A round contains the pods \
+     that can be evicted at the same time; the next round can begin when their replacements run. \
+     Exit codes: 0 success; 1 any error; with --exit-code, 2 if a pod cannot be evicted or finds no room.";
+
+/// Arguments of `drain-plan`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The nodes to drain
+    #[arg(value_name = "NODE", required = true)]
+    nodes: Vec<String>,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+    /// Exit with code 2 if a pod cannot be evicted, or finds no room
+    #[arg(long)]
+    exit_code: bool,
+    /// Format of the plan
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+pub(crate) fn command() -> Command {
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
+    Options::augment_args(Command::new("drain-plan"))
+        .about("Show in which order the pods of nodes can be evicted, where they go, and which find no room")
+        .after_help(NOTES)
+}
+
+pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
+    match plan(program, options) {
+        Ok(plan) if options.exit_code && plan.is_incomplete() => Err(CommandError::Unschedulable),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            eprintln!("error: {error}");
+            Err(CommandError::Error)
+        }
+    }
+}
+
+/// Makes the plan and prints it.
+fn plan(program: &Program, options: &Options) -> Result<DrainPlan, String> {
+    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
+    let nodes = known(&options.nodes, &cluster)?;
+    let plan = harbormaster_sim::drain_plan(engine, cluster, &nodes);
+    extenders.check()?;
+    let mut out = io::stdout().lock();
+    let printed = match options.output {
+        Output::Json => serde_json::to_writer_pretty(&mut out, &plan)
+            .map_err(io::Error::from)
+            .and_then(|()| out.write_all(b"\n")),
+        Output::Table => out.write_all(render(&plan, Style::of_stdout()).as_bytes()),
+    };
+    match printed.and_then(|()| out.flush()) {
+        // A reader that closes the pipe is not an error.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        _ => Ok(plan),
+    }
+}
+
+/// Returns the nodes, each once.
+fn known(wanted: &[String], cluster: &Inventory) -> Result<Vec<String>, String> {
+    let mut nodes: Vec<String> = Vec::new();
+    for name in wanted {
+        if !cluster.nodes.iter().any(|node| node.name == *name) {
+            let names = cluster.nodes.iter().map(|node| node.name.as_str());
+            return Err(format!("no node is named {name:?}{}", did_you_mean(name, names)));
+        }
+        if !nodes.contains(name) {
+            nodes.push(name.clone());
+        }
+    }
+    Ok(nodes)
+}
+
+fn render(plan: &DrainPlan, style: Style) -> String {
+    let mut table = Table::new(["ROUND", "POD", "FROM", "TO", "NOTE"]);
+    for (number, round) in (1_usize..).zip(&plan.rounds) {
+        for Eviction { pod, node, owner, to, message } in &round.evictions {
+            let (to, note) = match (owner, to) {
+                (None, _) => (Cell::coloured("(gone)", Colour::Yellow), "nobody creates it again"),
+                (_, Some(to)) => (Cell::coloured(to, Colour::Green), ""),
+                (_, None) => (Cell::coloured("<none>", Colour::Red), message.as_deref().unwrap_or_default()),
+            };
+            table.add([number.into(), pod.into(), node.into(), to, note.into()]);
+        }
+    }
+    for blocked in &plan.blocked {
+        let to = Cell::coloured("<blocked>", Colour::Red);
+        table.add(["".into(), (&blocked.pod).into(), (&blocked.node).into(), to, (&blocked.message).into()]);
+    }
+    let rows = if plan.rounds.is_empty() && plan.blocked.is_empty() {
+        String::new()
+    } else {
+        format!("{}\n", table.render(style))
+    };
+    rows + &summary(plan).iter().map(|line| lines(line, style)).collect::<String>()
+}
+
+/// Returns lines such as `5 pods leave in 2 rounds; 1 finds no room`.
+fn summary(plan: &DrainPlan) -> Vec<String> {
+    let count = |number: usize, one: &str, many: &str| match number {
+        1 => format!("1 {one}"),
+        number => format!("{number} {many}"),
+    };
+    let evictions: Vec<&Eviction> = plan.evictions().collect();
+    let mut first = match evictions.len() {
+        0 => "no pod leaves".to_owned(),
+        pods => format!(
+            "{} in {}",
+            count(pods, "pod leaves", "pods leave"),
+            count(plan.rounds.len(), "round", "rounds")
+        ),
+    };
+    let homeless = evictions.iter().filter(|one| one.owner.is_some() && one.to.is_none()).count();
+    let orphans = evictions.iter().filter(|one| one.owner.is_none()).count();
+    for (number, one, many) in [
+        (homeless, "finds no room", "find no room"),
+        (orphans, "is not created again", "are not created again"),
+        (plan.blocked.len(), "is blocked", "are blocked"),
+    ] {
+        if number > 0 {
+            first += &format!("; {}", count(number, one, many));
+        }
+    }
+    let mut lines = vec![first];
+    let staying = |reason: &str| plan.staying.iter().filter(|pod| pod.reason == reason).count();
+    let stay: Vec<String> = ["DaemonSet", "static", "terminating"]
+        .into_iter()
+        .filter(|reason| staying(reason) > 0)
+        .map(|reason| count(staying(reason), &format!("{reason} pod"), &format!("{reason} pods")))
+        .collect();
+    if !stay.is_empty() {
+        lines.push(format!("not evicted: {}", stay.join(", ")));
+    }
+    if !plan.preempted.is_empty() {
+        lines.push(format!("preempted for these pods: {}", plan.preempted.join(", ")));
+    }
+    lines
+}
+
+fn lines(text: &str, style: Style) -> String {
+    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
+}

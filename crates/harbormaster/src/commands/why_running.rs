@@ -1,0 +1,162 @@
+//! The answer of a running scheduler to `why`.
+
+use std::path::PathBuf;
+
+use harbormaster_client::ConnectionConfig;
+use serde_json::Value;
+
+use super::{
+    dump::default_kubeconfig,
+    layout::{Style, Table, wrapped},
+};
+
+/// Asks the scheduler behind a secure port about a pod (`namespace/name`, or a name in the namespace `default`).
+///
+/// # Errors
+/// If the port cannot be reached, refuses the question, or knows no such pod.
+pub(super) fn ask(from: &str, kubeconfig: Option<PathBuf>, pod: &str) -> Result<Value, String> {
+    let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+    let is_sound = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.');
+    if name.is_empty() || !is_sound(namespace) || !is_sound(name) {
+        return Err(format!("{pod:?} is not the name of a pod: expected NAME or NAMESPACE/NAME"));
+    }
+    let connection = ConnectionConfig {
+        kubeconfig: kubeconfig.or_else(default_kubeconfig),
+        master: Some(from.to_owned()),
+        qps: -1.0,
+        ..ConnectionConfig::default()
+    };
+    let path = format!("/debug/why?namespace={namespace}&pod={name}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let reply = runtime.map_err(|e| format!("starting the runtime: {e}"))?.block_on(async {
+        let client = connection.client(1).await.map_err(|e| e.to_string())?;
+        client.get(&path).await.map_err(|e| format!("{from}: {}", e.to_string().trim_end()))
+    })?;
+    serde_json::from_slice(&reply).map_err(|e| format!("{from}: not an answer of a scheduler: {e}"))
+}
+
+/// Renders the answer.
+pub(super) fn render(told: &Value, style: Style) -> String {
+    let text = |field: &str| told[field].as_str().unwrap_or_default();
+    let mut out = lines(&headline(told), style);
+    let list = |field: &str| told[field].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !list("reasons").is_empty() {
+        let mut table = Table::new(["NODES", "REASON"]);
+        for reason in list("reasons") {
+            let why = reason["reason"].as_str().unwrap_or_default();
+            table.add([reason["nodes"].as_u64().unwrap_or_default().into(), why.into()]);
+        }
+        out += &format!("\n{}", table.render(style));
+    }
+    if !list("wokenBy").is_empty() {
+        let mut table = Table::new(["REJECTED BY", "IS TRIED AGAIN AFTER"]);
+        for waker in list("wokenBy") {
+            let events = waker["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let events: Vec<&str> = events.iter().filter_map(Value::as_str).collect();
+            table.add([waker["plugin"].as_str().unwrap_or_default().into(), events.join("; ").into()]);
+        }
+        out += &format!("\n{}", table.render(style));
+    }
+    let mut last = Vec::new();
+    if !text("nominatedNode").is_empty() {
+        last.push(format!(
+            "It is nominated to node {}, which other pods leave for it.",
+            text("nominatedNode")
+        ));
+    }
+    if !text("triedAgainBy").is_empty() {
+        last.push(format!("It is tried again at {} at the latest.", text("triedAgainBy")));
+    }
+    if !last.is_empty() {
+        out += &format!("\n{}", lines(&last.join(" "), style));
+    }
+    out
+}
+
+fn headline(told: &Value) -> String {
+    let text = |field: &str| told[field].as_str().unwrap_or_default();
+    let attempts = told["attempts"].as_u64().unwrap_or_default();
+    let tried = match attempts {
+        0 => "not tried yet".to_owned(),
+        1 => "tried once".to_owned(),
+        times => format!("tried {times} times"),
+    };
+    let state = match text("state") {
+        "active" => "is ready to be tried".to_owned(),
+        "backoff" => format!("backs off until {}", text("backoffUntil")),
+        "gated" => format!("is held back by {}", text("gatedBy")),
+        "unschedulable" => "waits for an event".to_owned(),
+        "incomplete" => "waits for its group, which does not exist".to_owned(),
+        "permit" => {
+            let waits = told["permit"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let of = |wait: &Value, field: &str| wait[field].as_str().unwrap_or_default().to_owned();
+            let waits: Vec<String> = waits
+                .iter()
+                .map(|wait| format!("{} until {}", of(wait, "plugin"), of(wait, "until")))
+                .collect();
+            format!("gets node {}, if Permit allows it: waits for {}", text("node"), waits.join(", "))
+        }
+        "binding" => format!("is being bound to node {}", text("node")),
+        other => format!("is in the state {other}"),
+    };
+    let since = if text("since").is_empty() { String::new() } else { format!(" since {}", text("since")) };
+    let message = if text("message").is_empty() { String::new() } else { format!(": {}", text("message")) };
+    format!("{} {state}{since}, {tried}{message}", text("pod"))
+}
+
+fn lines(text: &str, style: Style) -> String {
+    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_state_is_told_in_a_sentence() {
+        for (told, expected) in [
+            (json!({"state": "active", "attempts": 0}), "p is ready to be tried, not tried yet"),
+            (
+                json!({"state": "backoff", "attempts": 1, "backoffUntil": "12:00", "message": "full"}),
+                "p backs off until 12:00, tried once: full",
+            ),
+            (json!({"state": "gated", "gatedBy": "SchedulingGates"}), "p is held back by SchedulingGates"),
+            (
+                json!({"state": "unschedulable", "since": "11:00", "attempts": 3}),
+                "waits for an event since 11:00, tried 3 times",
+            ),
+            (
+                json!({"state": "permit", "node": "n", "permit": [{"plugin": "Gang", "until": "12:00"}]}),
+                "gets node n, if Permit allows it: waits for Gang until 12:00",
+            ),
+            (json!({"state": "binding", "node": "n"}), "p is being bound to node n"),
+        ] {
+            let mut told = told;
+            told["pod"] = "p".into();
+            let said = render(&told, Style::default());
+            assert!(said.contains(expected), "{said}");
+        }
+        let told = json!({"pod": "p", "state": "unschedulable", "reasons": [{"nodes": 3, "reason": "Insufficient cpu"}],
+            "wokenBy": [{"plugin": "NodeResourcesFit", "events": ["a node appears", "a pod goes"]}],
+            "nominatedNode": "n", "triedAgainBy": "12:05"});
+        let said = render(&told, Style::default());
+        for part in [
+            "3      Insufficient cpu",
+            "NodeResourcesFit  a node appears; a pod goes",
+            "nominated to node n",
+            "at 12:05 at the latest",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_none_are_refused_before_anybody_is_asked() {
+        for pod in ["", "a/", "a/b&c", "a/b/c"] {
+            let told = ask("https://localhost:1", None, pod).expect_err("no pod has this name");
+            assert!(told.contains("is not the name of a pod"), "{told}");
+        }
+    }
+}
