@@ -12,7 +12,6 @@ use crate::effect::EvictTask;
 /// A change in the cluster or the result of an effect. Every input is a value, so it can be recorded and replayed: see
 /// [`crate::recording`].
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "inputs are handed over once, and most are pods")]
 pub enum Input {
     /// A pod was added or changed.
     Pod(Pod),
