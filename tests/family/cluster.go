@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"sort"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -154,7 +155,7 @@ func (c *cluster) NominatedPodsForNode(node string) []fwk.PodInfo {
 	return pods
 }
 
-// customObjects is a client that knows the custom resources of a request. All methods but Get panic.
+// customObjects is a client that knows the custom resources of a request. All methods but Get and List panic.
 type customObjects struct {
 	ctrlclient.Client
 	byKey map[string]json.RawMessage
@@ -178,6 +179,27 @@ func (c *customObjects) add(raw json.RawMessage) bool {
 	}
 	c.byKey[object.Kind+" "+object.Metadata.Namespace+"/"+object.Metadata.Name] = raw
 	return true
+}
+
+// of returns the objects of a kind, ordered by namespace and name.
+func (c *customObjects) of(kind string) []json.RawMessage {
+	keys := []string{}
+	for key := range c.byKey {
+		if strings.HasPrefix(key, kind+" ") {
+			keys = append(keys, key)
+		}
+	}
+	sort.Strings(keys)
+	objects := []json.RawMessage{}
+	for _, key := range keys {
+		objects = append(objects, c.byKey[key])
+	}
+	return objects
+}
+
+// List finds nothing. CapacityScheduling looks in this way for quotas that it does not know yet.
+func (c *customObjects) List(context.Context, ctrlclient.ObjectList, ...ctrlclient.ListOption) error {
+	return nil
 }
 
 func (c *customObjects) Get(_ context.Context, key ctrlclient.ObjectKey, object ctrlclient.Object, _ ...ctrlclient.GetOption) error {

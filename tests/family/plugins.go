@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"unsafe"
@@ -17,6 +18,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/scheduler-plugins/apis/config"
 	"sigs.k8s.io/scheduler-plugins/apis/config/validation"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	"sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling"
 	"sigs.k8s.io/scheduler-plugins/pkg/networkaware/networkoverhead"
 	"sigs.k8s.io/scheduler-plugins/pkg/networkaware/topologicalsort"
 	"sigs.k8s.io/scheduler-plugins/pkg/noderesources"
@@ -61,7 +64,8 @@ func family(c *cluster) frameworkruntime.Registry {
 			set(plugin, "namespaces", given.Namespaces)
 			return plugin, nil
 		},
-		sysched.Name: newSySched(c),
+		sysched.Name:            newSySched(c),
+		capacityscheduling.Name: newCapacityScheduling(c),
 		noderesourcetopology.Name: func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 			given, ok := args.(*config.NodeResourceTopologyMatchArgs)
 			if !ok {
@@ -91,6 +95,35 @@ func family(c *cluster) frameworkruntime.Registry {
 		},
 	}
 }
+
+func newCapacityScheduling(c *cluster) frameworkruntime.PluginFactory {
+	return func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		plugin := &capacityscheduling.CapacityScheduling{}
+		set(plugin, "logger", klog.Background())
+		set(plugin, "fh", handle)
+		set(plugin, "podLister", c.informers.Core().V1().Pods().Lister())
+		set(plugin, "pdbLister", c.informers.Policy().V1().PodDisruptionBudgets().Lister())
+		set(plugin, "client", c.custom)
+		set(plugin, "elasticQuotaInfos", capacityscheduling.NewElasticQuotaInfos())
+		for _, raw := range c.custom.of("ElasticQuota") {
+			quota := &v1alpha1.ElasticQuota{}
+			if err := json.Unmarshal(raw, quota); err != nil {
+				return nil, err
+			}
+			quotaAdded(plugin, quota)
+		}
+		for _, pod := range c.bound {
+			quotaPodAdded(plugin, pod)
+		}
+		return plugin, nil
+	}
+}
+
+//go:linkname quotaAdded sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling.(*CapacityScheduling).addElasticQuota
+func quotaAdded(plugin *capacityscheduling.CapacityScheduling, object any)
+
+//go:linkname quotaPodAdded sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling.(*CapacityScheduling).addPod
+func quotaPodAdded(plugin *capacityscheduling.CapacityScheduling, object any)
 
 func newSySched(c *cluster) frameworkruntime.PluginFactory {
 	return func(_ context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::generate::Cluster;
-use crate::verdict_oracle::{NodeScore, PodVerdict};
+use crate::verdict_oracle::{NodeScore, PodVerdict, Status};
 use crate::verdicts::{Counts, Options, Report, Result, run_on};
 
 pub use ours::OurFamily;
@@ -25,6 +25,8 @@ pub use real::RealFamily;
 /// A plugin that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plugin {
+    /// CapacityScheduling
+    CapacityScheduling,
     /// NetworkOverhead
     NetworkOverhead,
     /// NodeResourceTopologyMatch
@@ -44,6 +46,7 @@ pub enum Plugin {
 impl Plugin {
     /// All plugins.
     pub const ALL: &[Self] = &[
+        Self::CapacityScheduling,
         Self::NetworkOverhead,
         Self::NodeResourceTopologyMatch,
         Self::NodeResourcesAllocatable,
@@ -73,7 +76,19 @@ fn comparable(mut verdict: PodVerdict) -> PodVerdict {
         let scores = verdict.scores.values_mut();
         scores.for_each(|score| *score = NodeScore { total: 0, plugins: BTreeMap::new() });
     }
+    verdict.pre_filter.iter_mut().for_each(shorten);
     verdict
+}
+
+/// Reduces the reason why a quota rejects a pod, which names amounts here, to the part that both programs share.
+fn shorten(status: &mut Status) {
+    for reason in &mut status.reasons {
+        for kind in ["is more than Max", "total ElasticQuota used is more than min"] {
+            if reason.contains(kind) {
+                *reason = kind.to_owned();
+            }
+        }
+    }
 }
 
 /// Compares a plugin in all clusters, and calls `progress` after each cluster.

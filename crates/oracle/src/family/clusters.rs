@@ -2,6 +2,7 @@
 
 mod network;
 mod numa;
+mod quotas;
 mod syscalls;
 mod tolerance;
 
@@ -14,6 +15,7 @@ use crate::generate::{Cluster, Random};
 pub(super) fn cluster(plugin: Plugin, seed: u64) -> Cluster {
     let random = &mut Random::new(seed);
     let (args, objects) = match plugin {
+        Plugin::CapacityScheduling => (None, quotas::cluster(random)),
         Plugin::NetworkOverhead => network::cluster(random),
         Plugin::NodeResourceTopologyMatch => numa::cluster(random),
         Plugin::NodeResourcesAllocatable => (Some(allocatable_args(random)), plain(random)),
