@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use harbormaster::{api::Str, prelude::*, serde::Deserialize, serde_json::Value};
+use harbormaster::{
+    api::{Str, resources},
+    prelude::*,
+    serde::Deserialize,
+    serde_json::Value,
+};
 
 use crate::{
     arrivals::Arrivals,
-    capacity,
+    capacity, listed,
     report::{Measured, NodeLoads, Operator},
     source::{MetricProvider, Source},
 };
@@ -96,7 +101,7 @@ impl Score for Peaks {
     fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
         let Some(report) = self.fetched(cx.objects) else { return Ok(UNKNOWN) };
         let (recent, _) = self.index(cx)?.requested_after(node.idx(), report.measured_until());
-        Ok(self.cost(report, node, recent, cx.pod.request().milli_cpu).unwrap_or(UNKNOWN))
+        Ok(self.cost(report, node, recent, request(cx.pod)).unwrap_or(UNKNOWN))
     }
 
     fn score_batch(&self, cx: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
@@ -105,7 +110,7 @@ impl Score for Peaks {
             return Ok(());
         };
         let (arrivals, until) = (self.index(cx)?, report.measured_until());
-        let request = cx.pod.request().milli_cpu;
+        let request = request(cx.pod);
         for (row, score) in scores.iter_mut() {
             let (recent, _) = arrivals.requested_after(row, until);
             *score = self.cost(report, cx.nodes.node(row), recent, request).unwrap_or(UNKNOWN);
@@ -132,6 +137,12 @@ impl Score for Peaks {
         }
         Ok(())
     }
+}
+
+/// Millicores that the pod requests. Overhead counts only in addition to a request.
+fn request(pod: &PodInfo) -> i64 {
+    let overhead = listed(&pod.spec.overhead, resources::CPU).unwrap_or(0);
+    Some(pod.request().milli_cpu).filter(|request| *request != overhead).unwrap_or(0)
 }
 
 /// Converts a cost to a score. If all nodes cost nothing, all get 0, unless some have unknown costs.

@@ -182,10 +182,12 @@ impl WireMetric {
 impl From<Wire> for NodeLoads {
     fn from(wire: Wire) -> Self {
         let nodes = wire.data.and_then(|data| data.nodes).unwrap_or_default();
-        let metrics = |node: WireNode| -> Vec<Metric> {
-            node.metrics.iter().flatten().filter_map(WireMetric::metric).collect()
-        };
-        let nodes: BTreeMap<_, _> = nodes.into_iter().map(|(name, node)| (name, metrics(node))).collect();
+        // A node without any measurement is not part of the report.
+        let given = nodes.into_iter().filter_map(|(name, node)| {
+            let given = node.metrics.filter(|metrics| !metrics.is_empty())?;
+            Some((name, given.iter().filter_map(WireMetric::metric).collect()))
+        });
+        let nodes: BTreeMap<Str, Vec<Metric>> = given.collect();
         let window_end = wire.window.map_or(0, |window| window.end);
         let mut hasher = DefaultHasher::new();
         window_end.hash(&mut hasher);

@@ -34,7 +34,8 @@ fn nodes_are_avoided_where_limits_exceed_the_capacity() {
     assert_eq!(score(json!({"riskLimitWeights": {"memory": 1}}), &idle, pod()), 75);
     assert_eq!(score(json!({"riskLimitWeights": {"cpu": 0}}), &idle, pod()), 100);
     assert_eq!(score(json!({"riskLimitWeights": {"cpu": 7}}), &idle, pod()), 75);
-    assert_eq!(score(json!({}), &[], pod()), 75);
+    assert_eq!(score(json!({}), &[("Energy", "AVG", 1.0)], pod()), 75);
+    assert_eq!(score(json!({}), &[], pod()), 0, "the node is not part of the report");
     assert_eq!(score(json!({}), &idle, super::pod("p")), 0, "the pod has neither requests nor limits");
 }
 

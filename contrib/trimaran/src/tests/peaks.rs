@@ -46,6 +46,19 @@ fn the_node_with_the_least_additional_power_is_the_best_and_unknown_ones_are_the
 }
 
 #[test]
+fn overhead_counts_only_in_addition_to_a_request() {
+    let trial = trial::<Peaks>(args(&["n"]));
+    let cost = |pod: PodBuilder| {
+        let mut nodes = cluster([sized("n", "1", "1Gi")], []);
+        set_custom::<NodeLoads>(&mut nodes, [report(&[("n", &[("CPU", "AVG", 0.0)])])]);
+        trial.raw_scores(&nodes, &info(pod)).unwrap().unwrap()[0]
+    };
+    assert_eq!(cost(pod("p").overhead("cpu", "100m")), 0);
+    let both = cost(pod("p").cpu("100m").overhead("cpu", "100m"));
+    assert_eq!(both, cost(pod("p").cpu("200m")));
+}
+
+#[test]
 fn costs_are_converted_as_in_scheduler_plugins() {
     let convert = |costs: &[i64]| -> Vec<i64> {
         let bounds = (*costs.iter().min().unwrap(), *costs.iter().max().unwrap());

@@ -52,7 +52,8 @@ async fn load_watcher(body: &'static str) -> String {
             let mut request = vec![0; 4096];
             // The scheduler may have gone.
             let _ = stream.read(&mut request).await;
-            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let head =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
             let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
         }
     });
@@ -65,7 +66,8 @@ async fn sandbox(address: &str) -> Sandbox {
          score: {{enabled: [{{name: LoadVariationRiskBalancing, weight: 100}}]}}\n  pluginConfig:\n  - name: \
          LoadVariationRiskBalancing\n    args: {{watcherAddress: \"{address}\"}}\n"
     );
-    let builder = Scheduler::builder().plugin::<LoadVariationRiskBalancing>().config("scheduler.yaml", config);
+    let builder =
+        Scheduler::builder().plugin::<LoadVariationRiskBalancing>().config("scheduler.yaml", config);
     let manifests = vec![Source { name: "cluster.yaml".to_owned(), text: CLUSTER.to_owned() }];
     let options = Options { manifests, ..Options::default() };
     builder.build().unwrap().sandbox(options).await.unwrap()
