@@ -73,7 +73,17 @@ fn reason(log: &str) -> String {
 
 #[test]
 fn invalid_values_give_the_same_message_and_exit_code() {
-    let real = RealBinary::ensure(Release::V1_36).expect("the real kube-scheduler");
+    fail_alike(Release::V1_36);
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn invalid_values_give_the_same_message_and_exit_code_in_1_37() {
+    fail_alike(Release::V1_37);
+}
+
+fn fail_alike(release: Release) {
+    let real = RealBinary::ensure(release).expect("the real kube-scheduler");
     let directory = tempfile::tempdir().expect("a temporary directory");
     let map = directory.path().join("map.yaml");
     fs::write(&map, "\"a\": \"c\"\n").expect("the file is written");
@@ -105,16 +115,28 @@ fn invalid_values_give_the_same_message_and_exit_code() {
         &["--nonsense"],
     ] {
         let is_version = |arg: &&str| arg.starts_with("--emulated-version");
-        let version = (!args.iter().any(is_version)).then_some("--emulated-version=1.36");
+        // Harbormaster reproduces 1.36 if an older version is emulated.
+        let is_older = |arg: &&str| matches!(*arg, "--emulated-version=1.33" | "--emulated-version=1.34");
+        if release != Release::V1_36 && args.iter().any(is_older) {
+            continue;
+        }
+        let version =
+            (!args.iter().any(is_version)).then(|| format!("--emulated-version=1.{}", release.minor()));
         let run = |command: &mut Command, log: &str| {
             let log = directory.path().join(log);
-            let code = Process::start(command.args(args).args(version), &log).end();
+            let code = Process::start(command.args(args).args(&version), &log).end();
             (code, reason(&fs::read_to_string(log).expect("the log can be read")))
         };
         let theirs = run(Command::new(real.path()).arg("kube-scheduler"), "theirs");
         let mut ours = run(&mut under_the_name_of_kube_scheduler(directory.path()), "ours");
-        // Harbormaster can emulate newer versions than this kube-scheduler.
-        ours.1 = ours.1.replace("[1.33, 1.37.0]", "[1.33, 1.36.0]");
+        // Harbormaster can emulate older and newer versions than this kube-scheduler.
+        let minor = release.minor();
+        ours.1 = ours.1.replace("1.37.0]", &format!("1.{minor}.0]"));
+        ours.1 = ours.1.replace("1.33", &format!("1.{}", minor - 3));
+        // Harbormaster suggests a similar gate.
+        if let Some((text, _)) = ours.1.split_once(" (did you mean `") {
+            ours.1 = text.to_owned();
+        }
         assert_eq!(ours, theirs, "{args:?}");
         assert_eq!(ours.0, Some(1), "{args:?}");
     }

@@ -8,6 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use harbormaster_api::{
+    Release,
+    features::{Feature, Features},
+};
 use harbormaster_driver::{Clients, DriverConfig, ExitReason, Metrics, metrics::Build};
 use harbormaster_oracle::{
     components::ApiClient,
@@ -21,12 +25,28 @@ use crate::e2e::{
     cluster::{
         PATIENCE, create_priority_classes, eventually, get_pod, wait_until_bound, wait_until_explained,
     },
+    group_scene::GROUPS,
     objects::{NODES, PODS, config, node, pod},
-    server::{Cluster, Server, on_both_servers},
+    server::{Cluster, Server, gates_of_groups, on_both_servers},
 };
 
 on_both_servers! {
     the_metrics_pages_of_both_schedulers_agree,
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn the_metrics_pages_of_both_schedulers_agree_in_1_37() {
+    agree(Server::Embedded, Features::of(Release::V1_37));
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn the_metrics_pages_of_both_schedulers_agree_about_groups() {
+    let features = Features::of(Release::V1_37)
+        .with(Feature::GenericWorkload, true)
+        .with(Feature::TopologyAwareWorkloadScheduling, true);
+    agree(Server::Embedded, features);
 }
 
 const PROFILE: &str = "default-scheduler";
@@ -49,6 +69,21 @@ const ONLY_THEIRS: &[(&str, &str)] = &[
     ("hidden_metrics_total", "counted by the library that registers kube-scheduler's metrics"),
     ("rest_client_exec_plugin_", "a part of client-go"),
     ("rest_client_transport_", "a part of client-go"),
+];
+
+/// Families that only kube-scheduler 1.37 has, with the reasons.
+const ONLY_THEIRS_IN_1_37: &[(&str, &str)] = &[("informer_", "a part of client-go")];
+
+/// Families that kube-scheduler has only because members of groups wait in Permit.
+const OF_WAITING_MEMBERS: &[(&str, &str)] =
+    &[("scheduler_permit_wait_duration_seconds", "members of a group pass Permit together")];
+
+/// Parts of the names of samples that differ in 1.37, with the reasons.
+const OTHER_VALUES_IN_1_37: &[(&str, &str)] = &[
+    ("\"PreFilter\",plugin=\"NodeName\"", "it rejects nodes in Filter only"),
+    ("\"PreFilter\",plugin=\"NodeUnschedulable\"", "it rejects nodes in Filter only"),
+    ("\"PreFilter\",plugin=\"TaintToleration\"", "it rejects nodes in Filter only"),
+    ("\"PreScore\",plugin=\"VolumeBinding\"", "it skips pods without volumes to score"),
 ];
 
 /// Families that only Harbormaster has, with the reasons.
@@ -79,6 +114,23 @@ const SAME_VALUES: &[&str] = &[
     "scheduler_resourceclaim_creates_total",
     "scheduler_dra_bindingconditions_allocations_total",
     "scheduler_dra_bindingconditions_wait_duration_seconds_count",
+    "dynamic_resource_allocation_resourceclaim_creates_total",
+];
+
+/// Samples that must be equal if there are groups. Others depend on how often groups are tried.
+const SAME_VALUES_WITH_GROUPS: &[&str] = &[
+    "scheduler_podgroup_schedule_attempts_total",
+    "scheduler_workload_preemption_attempts_total",
+    "scheduler_workload_preemption_victims_sum",
+    "scheduler_workload_preemption_victims_count",
+    "scheduler_preemption_workload_disruptions_sum",
+    "scheduler_preemption_workload_disruptions_count",
+    "scheduler_preemption_pdb_violations_total",
+    "scheduler_preemption_evaluation_duration_seconds_count",
+    "scheduler_preemption_execution_duration_seconds_count",
+    "scheduler_generated_placements_total",
+    "scheduler_placement_evaluations_total",
+    "scheduler_placement_evaluation_duration_seconds_count",
 ];
 
 /// A scheduler whose metrics pages can be read.
@@ -88,21 +140,21 @@ enum Scheduler {
 }
 
 impl Scheduler {
-    fn original(cluster: &Cluster, config: &str) -> Self {
-        let config = config.to_owned();
-        let options = StartOptions { config, parity: true, metrics: true, ..StartOptions::default() };
+    fn original(cluster: &Cluster, config: &str, features: Features) -> Self {
+        let (config, feature_gates) = (config.to_owned(), gates_of_groups(features));
+        let options = StartOptions { config, feature_gates, parity: true, metrics: true };
         let started = scheduler::Scheduler::start(&Contender::KubeScheduler, cluster, &options);
         Self::Original(started.expect("kube-scheduler starts"))
     }
 
     /// Runs Harbormaster in this process, because the secure port is not part of this test.
-    fn ours(cluster: &Cluster, config: &str) -> Self {
+    fn ours(cluster: &Cluster, config: &str, features: Features) -> Self {
         let path = cluster.write_scheduler_config(config).expect("the configuration is written");
         let text = fs::read_to_string(&path).expect("the configuration can be read");
-        let choices = Choices { parity: true, ..Choices::default() };
+        let choices = Choices { parity: true, features, ..Choices::default() };
         let file = path.display().to_string();
         let setup = Setup::read(Some((&file, &text)), &choices).expect("the configuration is valid");
-        let metrics = Metrics::default();
+        let metrics = Metrics::with(features);
         metrics.set_build(Build { version: "v0", commit: "" });
         metrics.set_feature("OpportunisticBatching", "BETA", true);
         let client = &setup.config.client_connection;
@@ -292,13 +344,71 @@ fn work_with_devices(client: &ApiClient) {
     wait_until_bound(client, "fast");
 }
 
+/// Creates a group that is placed in one of two racks, a group on any nodes, and a group that preempts a pod despite a
+/// disruption budget.
+fn work_with_groups(client: &ApiClient) {
+    let create = |path: &str, object: Value| drop(client.post(path, &object).expect("it is created"));
+    for (name, pool, rack, cpu) in
+        [("r1", "racks", "a", "2"), ("r2", "racks", "b", "1"), ("f", "full", "", "1")]
+    {
+        let labels = match rack {
+            "" => json!({"pool": pool}),
+            _ => json!({"pool": pool, "rack": rack}),
+        };
+        create(NODES, node(name, labels, cpu, "4Gi", 100));
+    }
+    let member = |name: &str, group: Option<&str>, class: Option<&str>, pool: &str| {
+        let mut spec = json!({"nodeSelector": {"pool": pool}, "terminationGracePeriodSeconds": 0});
+        if let Some(group) = group {
+            spec["schedulingGroup"] = json!({"podGroupName": group});
+        }
+        if let Some(class) = class {
+            spec["priorityClassName"] = class.into();
+        }
+        let mut pod = pod(name, PROFILE, json!({"cpu": "800m", "memory": "64Mi"}), spec);
+        pod["metadata"]["labels"] = json!({"app": name});
+        create(PODS, pod);
+    };
+    let spec = json!({"selector": {"matchLabels": {"app": "guarded"}}, "minAvailable": 1});
+    create(
+        "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+        json!({"metadata": {"name": "guard"}, "spec": spec}),
+    );
+    member("guarded", None, None, "full");
+    wait_until_bound(client, "guarded");
+    for (name, class, min_count, topology) in [
+        ("together", None, 2, json!([{"key": "rack"}])),
+        ("plain", None, 2, json!(null)),
+        ("strong", Some("high"), 1, json!(null)),
+    ] {
+        let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": min_count}}});
+        if !topology.is_null() {
+            spec["schedulingConstraints"] = json!({"topology": topology});
+        }
+        if let Some(class) = class {
+            spec["priorityClassName"] = class.into();
+        }
+        create(GROUPS, json!({"metadata": {"name": name}, "spec": spec}));
+    }
+    // Groups and pods arrive through two watches. Pods without their group would wait for it elsewhere.
+    sleep(Duration::from_secs(2));
+    for (group, class, pool, members) in [
+        ("together", None, "racks", &["t1", "t2"][..]),
+        ("plain", None, "wide", &["p1", "p2"]),
+        ("strong", Some("high"), "full", &["s1"]),
+    ] {
+        members.iter().for_each(|name| member(name, Some(group), class, pool));
+        members.iter().for_each(|name| drop(wait_until_bound(client, name)));
+    }
+}
+
 /// Waits until the compared values are stable, and returns the page.
-fn settled(scheduler: &Scheduler) -> Page {
+fn settled(scheduler: &Scheduler, features: Features) -> Page {
     let mut last = (read(&scheduler.page()), Instant::now());
     eventually("the compared values are stable", PATIENCE, || {
         sleep(Duration::from_millis(200));
         let page = read(&scheduler.page());
-        if same(&page) != same(&last.0) {
+        if same(&page, features) != same(&last.0, features) {
             last = (page, Instant::now());
             return None;
         }
@@ -308,13 +418,21 @@ fn settled(scheduler: &Scheduler) -> Page {
 }
 
 /// Returns the samples that must be equal on both pages.
-fn same((_, samples): &Page) -> BTreeMap<&str, f64> {
-    let must = |name: &str| {
-        SAME_VALUES
-            .iter()
-            .any(|same| name.strip_prefix(same).is_some_and(|r| r.is_empty() || r.starts_with('{')))
-            || is_evaluation_per_pod(name)
-            || is_point_per_pod(name)
+fn same((_, samples): &Page, features: Features) -> BTreeMap<&str, f64> {
+    let is_one_of = |list: &[&str], name: &str| {
+        let is_sample = |rest: &str| rest.is_empty() || rest.starts_with('{');
+        list.iter().any(|same| name.strip_prefix(same).is_some_and(is_sample))
+    };
+    let differs = |name: &str| {
+        features.release() >= Release::V1_37
+            && OTHER_VALUES_IN_1_37.iter().any(|(part, _)| name.contains(part))
+    };
+    let must = |name: &str| match features.enabled(Feature::GenericWorkload) {
+        true => is_one_of(SAME_VALUES_WITH_GROUPS, name),
+        false => {
+            (is_one_of(SAME_VALUES, name) || is_evaluation_per_pod(name) || is_point_per_pod(name))
+                && !differs(name)
+        }
     };
     samples.iter().filter(|(name, _)| must(name)).map(|(name, value)| (name.as_str(), *value)).collect()
 }
@@ -343,17 +461,24 @@ fn is_point_per_pod(name: &str) -> bool {
         && labels_of(name).iter().any(|(label, value)| *label == "extension_point" && POINTS.contains(value))
 }
 
-fn scrape(server: Server, start: fn(&Cluster, &str) -> Scheduler) -> (Page, Vec<String>) {
-    let cluster = server.own();
+fn scrape(
+    server: Server,
+    features: Features,
+    start: fn(&Cluster, &str, Features) -> Scheduler,
+) -> (Page, Vec<String>) {
+    let cluster = server.own_with(features);
     let client = cluster.client().clone();
     create_priority_classes(&client);
     for (name, pool, cpu) in [("a", "wide", "2"), ("b", "wide", "2"), ("c", "narrow", "1")] {
         client.post(NODES, &node(name, json!({"pool": pool}), cpu, "4Gi", 100)).expect("the node is created");
     }
-    let scheduler = start(&cluster, &config(PROFILE).to_string());
+    let scheduler = start(&cluster, &config(PROFILE).to_string(), features);
     work(&client);
     work_with_devices(&client);
-    let page = settled(&scheduler);
+    if features.enabled(Feature::GenericWorkload) {
+        work_with_groups(&client);
+    }
+    let page = settled(&scheduler, features);
     // Identical nodes may be chosen in any order.
     let resources = scheduler.resources();
     let without_node = |line: &str| match (line.find("node=\""), line.find(",pod=\"")) {
@@ -366,16 +491,28 @@ fn scrape(server: Server, start: fn(&Cluster, &str) -> Scheduler) -> (Page, Vec<
 }
 
 fn the_metrics_pages_of_both_schedulers_agree(server: Server) {
-    let (theirs, their_resources) = scrape(server, Scheduler::original);
-    let (ours, our_resources) = scrape(server, Scheduler::ours);
+    agree(server, Features::of(Release::V1_36));
+}
+
+fn agree(server: Server, features: Features) {
+    let (theirs, their_resources) = scrape(server, features, Scheduler::original);
+    let (ours, our_resources) = scrape(server, features, Scheduler::ours);
     assert!(!our_resources.is_empty());
     assert_eq!(our_resources, their_resources);
 
+    let mut further = Vec::new();
+    if features.release() >= Release::V1_37 {
+        further.extend(ONLY_THEIRS_IN_1_37);
+    }
+    if features.enabled(Feature::GenericWorkload) {
+        further.extend(OF_WAITING_MEMBERS);
+    }
+    let only_theirs = [ONLY_THEIRS, &further].concat();
     let listed = |list: &[(&str, &str)], name: &str| list.iter().any(|(known, _)| name.starts_with(known));
     let mut wrong: Vec<String> = Vec::new();
     for (name, shape) in &theirs.0 {
         match ours.0.get(name) {
-            _ if listed(ONLY_THEIRS, name) => {}
+            _ if listed(&only_theirs, name) => {}
             None => wrong.push(format!("{name} is missing: {shape:?}")),
             Some(our) if our != shape => {
                 wrong.push(format!("{name} differs:\n  ours   {our:?}\n  theirs {shape:?}"));
@@ -386,7 +523,7 @@ fn the_metrics_pages_of_both_schedulers_agree(server: Server) {
     let more = ours.0.keys().filter(|name| !theirs.0.contains_key(*name) && !listed(ONLY_OURS, name));
     wrong.extend(more.map(|name| format!("kube-scheduler has no {name}")));
 
-    let (our_values, their_values) = (same(&ours), same(&theirs));
+    let (our_values, their_values) = (same(&ours, features), same(&theirs, features));
     let names: BTreeSet<&&str> = our_values.keys().chain(their_values.keys()).collect();
     for name in names {
         let (our, their) = (our_values.get(*name), their_values.get(*name));
@@ -395,9 +532,10 @@ fn the_metrics_pages_of_both_schedulers_agree(server: Server) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(our_values.len() > 60, "too little was compared: {our_values:#?}");
-    // No exception in `ONLY_THEIRS` is superfluous.
-    for (known, _) in ONLY_THEIRS {
+    let fewest = if features.enabled(Feature::GenericWorkload) { 15 } else { 60 };
+    assert!(our_values.len() > fewest, "too little was compared: {our_values:#?}");
+    // No exception is superfluous.
+    for (known, _) in if further.is_empty() { ONLY_THEIRS } else { &further } {
         let needed = theirs.0.keys().any(|name| name.starts_with(known) && !ours.0.contains_key(name));
         assert!(needed, "kube-scheduler has no family {known} that Harbormaster lacks");
     }
