@@ -26,6 +26,7 @@ const FORMAT: u32 = 6;
 /// A line: the engine's settings, a call to the engine, or the results of a call.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "one is alive at a time")]
 pub(super) enum Line<'a> {
     /// The engine's settings; always the first line.
     Setup(Setup),
