@@ -98,7 +98,9 @@ fn pod(random: &mut Random, name: &str, has_gpus: bool) -> Value {
 }
 
 fn container(random: &mut Random, has_gpus: bool) -> Value {
-    let mut requests = json!({"cpu": random.pick(&["100m", "500m", "1", "2"]), "memory": random.pick(&["64Mi", "1Gi", "2000M"])});
+    let cpu = random.pick(&["100m", "500m", "1", "2"]);
+    let memory = random.pick(&["64Mi", "1Gi", "2000M"]);
+    let mut requests = json!({"cpu": cpu, "memory": memory});
     if has_gpus {
         requests[GPU] = (*random.pick(&["1", "1", "2"])).into();
     }
