@@ -25,12 +25,18 @@ pub use real::RealFamily;
 /// A plugin that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plugin {
+    /// LoadVariationRiskBalancing
+    LoadVariationRiskBalancing,
+    /// LowRiskOverCommitment
+    LowRiskOverCommitment,
     /// NetworkOverhead
     NetworkOverhead,
     /// NodeResourceTopologyMatch
     NodeResourceTopologyMatch,
     /// NodeResourcesAllocatable
     NodeResourcesAllocatable,
+    /// Peaks
+    Peaks,
     /// PodState
     PodState,
     /// PreemptionToleration
@@ -39,18 +45,27 @@ pub enum Plugin {
     QOSSort,
     /// SySched
     SySched,
+    /// TargetLoadPacking
+    TargetLoadPacking,
+    /// TopologicalSort
+    TopologicalSort,
 }
 
 impl Plugin {
     /// All plugins.
     pub const ALL: &[Self] = &[
+        Self::LoadVariationRiskBalancing,
+        Self::LowRiskOverCommitment,
         Self::NetworkOverhead,
         Self::NodeResourceTopologyMatch,
         Self::NodeResourcesAllocatable,
+        Self::Peaks,
         Self::PodState,
         Self::PreemptionToleration,
         Self::QOSSort,
         Self::SySched,
+        Self::TargetLoadPacking,
+        Self::TopologicalSort,
     ];
 
     /// Generates the cluster for a seed.
