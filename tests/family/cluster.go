@@ -164,6 +164,7 @@ type customObjects struct {
 // customKinds are the kinds of custom resources, and the names of the Go types that plugins decode them into.
 var customKinds = map[string]bool{
 	"AppGroup": true, "NetworkTopology": true, "NodeResourceTopology": true, "ElasticQuota": true, "SeccompProfile": true,
+	"NodeLoads": true,
 }
 
 func (c *customObjects) add(raw json.RawMessage) bool {
@@ -258,8 +259,10 @@ func (s *staticInformer) LastSyncResourceVersion() string                       
 func (s *staticInformer) SetWatchErrorHandler(cache.WatchErrorHandler) error              { return errStatic }
 func (s *staticInformer) SetTransform(cache.TransformFunc) error                          { return errStatic }
 func (s *staticInformer) IsStopped() bool                                                 { return false }
-func (s *staticInformer) AddIndexers(indexers cache.Indexers) error                       { return s.indexer.AddIndexers(indexers) }
-func (s *staticInformer) GetIndexer() cache.Indexer                                       { return s.indexer }
+func (s *staticInformer) AddIndexers(indexers cache.Indexers) error {
+	return s.indexer.AddIndexers(indexers)
+}
+func (s *staticInformer) GetIndexer() cache.Indexer { return s.indexer }
 func (s *staticInformer) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error {
 	return errStatic
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
@@ -78,6 +79,10 @@ func main() {
 	metrics.Register()
 	judge := newJudge(context.Background())
 	in, out := bufio.NewReaderSize(os.Stdin, 1<<20), bufio.NewWriterSize(os.Stdout, 1<<20)
+	// Some plugins print to the standard output, and log a line for every node.
+	os.Stdout = os.Stderr
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	for {

@@ -29,6 +29,10 @@ import (
 	"sigs.k8s.io/scheduler-plugins/pkg/preemptiontoleration"
 	"sigs.k8s.io/scheduler-plugins/pkg/qos"
 	"sigs.k8s.io/scheduler-plugins/pkg/sysched"
+	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/loadvariationriskbalancing"
+	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/lowriskovercommitment"
+	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/peaks"
+	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/targetloadpacking"
 )
 
 // family returns the plugins of scheduler-plugins. Those that read custom resources get them from the request instead
@@ -64,8 +68,12 @@ func family(c *cluster) frameworkruntime.Registry {
 			set(plugin, "namespaces", given.Namespaces)
 			return plugin, nil
 		},
-		sysched.Name:            newSySched(c),
-		capacityscheduling.Name: newCapacityScheduling(c),
+		capacityscheduling.Name:         newCapacityScheduling(c),
+		targetloadpacking.Name:          newTargetLoadPacking(c),
+		loadvariationriskbalancing.Name: newLoadVariation(c),
+		lowriskovercommitment.Name:      newLowRisk(c),
+		peaks.Name:                      newPeaks(c),
+		sysched.Name:                    newSySched(c),
 		noderesourcetopology.Name: func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 			given, ok := args.(*config.NodeResourceTopologyMatchArgs)
 			if !ok {

@@ -111,17 +111,11 @@ impl NodeLoads {
 }
 
 /// The form in which reports arrive.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(crate = "harbormaster::serde", default)]
 struct Wire {
     window: Option<Window>,
     data: Option<Data>,
-}
-
-impl Default for Wire {
-    fn default() -> Self {
-        Self { window: None, data: None }
-    }
 }
 
 #[derive(Deserialize)]

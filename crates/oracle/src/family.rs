@@ -27,12 +27,18 @@ pub use real::RealFamily;
 pub enum Plugin {
     /// CapacityScheduling
     CapacityScheduling,
+    /// LoadVariationRiskBalancing
+    LoadVariationRiskBalancing,
+    /// LowRiskOverCommitment
+    LowRiskOverCommitment,
     /// NetworkOverhead
     NetworkOverhead,
     /// NodeResourceTopologyMatch
     NodeResourceTopologyMatch,
     /// NodeResourcesAllocatable
     NodeResourcesAllocatable,
+    /// Peaks
+    Peaks,
     /// PodState
     PodState,
     /// PreemptionToleration
@@ -41,19 +47,28 @@ pub enum Plugin {
     QOSSort,
     /// SySched
     SySched,
+    /// TargetLoadPacking
+    TargetLoadPacking,
+    /// TopologicalSort
+    TopologicalSort,
 }
 
 impl Plugin {
     /// All plugins.
     pub const ALL: &[Self] = &[
         Self::CapacityScheduling,
+        Self::LoadVariationRiskBalancing,
+        Self::LowRiskOverCommitment,
         Self::NetworkOverhead,
         Self::NodeResourceTopologyMatch,
         Self::NodeResourcesAllocatable,
+        Self::Peaks,
         Self::PodState,
         Self::PreemptionToleration,
         Self::QOSSort,
         Self::SySched,
+        Self::TargetLoadPacking,
+        Self::TopologicalSort,
     ];
 
     /// Generates the cluster for a seed.

@@ -22,7 +22,7 @@ pub use report::{Finding, Report};
 use crate::verdict_oracle::{Preemption, Request, VerdictOracle};
 use cost::Importance;
 use ours::Eviction;
-pub(crate) use ours::Ours;
+pub(crate) use ours::{Ours, raw};
 use scene::Scene;
 
 /// Options of a comparison.

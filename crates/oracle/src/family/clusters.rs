@@ -1,5 +1,7 @@
 //! Random clusters for each plugin.
 
+mod applications;
+mod loads;
 mod network;
 mod numa;
 mod quotas;
@@ -16,11 +18,16 @@ pub(super) fn cluster(plugin: Plugin, seed: u64) -> Cluster {
     let random = &mut Random::new(seed);
     let (args, objects) = match plugin {
         Plugin::CapacityScheduling => (None, quotas::cluster(random)),
+        Plugin::LoadVariationRiskBalancing
+        | Plugin::LowRiskOverCommitment
+        | Plugin::Peaks
+        | Plugin::TargetLoadPacking => loads::cluster(plugin, random),
         Plugin::NetworkOverhead => network::cluster(random),
         Plugin::NodeResourceTopologyMatch => numa::cluster(random),
         Plugin::NodeResourcesAllocatable => (Some(allocatable_args(random)), plain(random)),
         Plugin::PodState | Plugin::QOSSort => (None, plain(random)),
         Plugin::SySched => syscalls::cluster(random),
+        Plugin::TopologicalSort => applications::cluster(random),
         Plugin::PreemptionToleration => (None, tolerance::cluster(random)),
     };
     Cluster { config: config(plugin, args), features: Vec::new(), objects }
@@ -42,7 +49,8 @@ fn plain(random: &mut Random) -> Vec<Value> {
 
 /// A configuration that enables one plugin, and what no scheduler can do without.
 fn config(plugin: Plugin, args: Option<Value>) -> Value {
-    let sort = if plugin == Plugin::QOSSort { None } else { Some("PrioritySort") };
+    let sorts = matches!(plugin, Plugin::QOSSort | Plugin::TopologicalSort);
+    let sort = if sorts { None } else { Some("PrioritySort") };
     let names = [Some(plugin.to_string()), sort.map(str::to_owned), Some("DefaultBinder".to_owned())];
     let enabled: Vec<Value> = names.into_iter().flatten().map(|name| json!({"name": name})).collect();
     let plugin_config: Vec<Value> =

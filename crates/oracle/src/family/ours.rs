@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use harbormaster_api::{Release, Timestamp, features::Features, points::ExtensionPoint};
-use harbormaster_framework::{plugin::Queued, pod::PodInfo, profile::Profile, resource::ResourceName};
+use harbormaster_core::cache::Cache;
+use harbormaster_framework::{
+    objects::Objects, plugin::Queued, pod::PodInfo, profile::Profile, resource::ResourceName,
+};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{CustomObject, Inventory, explain_independently, independent};
 
 use super::evictions;
 use crate::generate::Cluster;
+use crate::preemptions::raw;
 use crate::verdicts::{Judgement, Result, VerdictSource, Verdicts};
 
 /// The plugins in `contrib/`.
@@ -44,6 +48,11 @@ impl VerdictSource for OurFamily {
         let setup = self.setup(cluster.config.to_string())?;
         let inventory = inventory(&setup, cluster)?;
         let pending = inventory.pending.clone();
+        // Some plugins order the queue by objects.
+        let mut cache = Cache::for_profiles(&setup.engine.profiles);
+        for object in setup.engine.resources().iter().flat_map(|kind| raw(&inventory, kind)) {
+            cache.cluster.set_custom(&object);
+        }
         let preempts =
             setup.engine.profiles.iter().any(|profile| !profile.at(ExtensionPoint::PostFilter).is_empty());
         let for_engine = preempts.then(|| inventory.clone());
@@ -59,7 +68,7 @@ impl VerdictSource for OurFamily {
             let pod = &pending[at];
             let profile = profiles.get(&pod.spec.scheduler_name).context("a pod without a profile")?;
             if let Some(verdict) = verdicts.get_mut(&pod.full_name()) {
-                verdict.before = before(profile, &pending, at)?;
+                verdict.before = before(profile, &pending, at, cache.cluster.objects())?;
             }
         }
         if let Some(inventory) = for_engine {
@@ -92,14 +101,15 @@ fn inventory(setup: &Setup, cluster: &Cluster) -> Result<Inventory> {
 }
 
 /// Returns the pods before which the profile's QueueSort plugin puts a pod. Pairs of pods entered the queue together.
-fn before(profile: &Profile, pending: &[Arc<PodInfo>], at: usize) -> Result<Vec<String>> {
+fn before(profile: &Profile, pending: &[Arc<PodInfo>], at: usize, objects: &Objects) -> Result<Vec<String>> {
     let queued = |at: usize| {
         let entered = 1_800_000_000 + i64::try_from(at / 2).unwrap_or(0);
-        Queued::pod(&pending[at], Timestamp::from_secs(entered))
+        let queued = Queued::pod(&pending[at], Timestamp::from_secs(entered));
+        profile.rank(queued, objects).map(|rank| queued.ranked(rank))
     };
     let mut names = Vec::new();
     for (other, pod) in pending.iter().enumerate() {
-        if profile.less(queued(at), queued(other))? {
+        if profile.less(queued(at)?, queued(other)?)? {
             names.push(pod.full_name());
         }
     }

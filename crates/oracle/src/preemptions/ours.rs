@@ -85,7 +85,7 @@ impl Ours {
 }
 
 /// Returns the objects of a kind that a plugin reads.
-fn raw(cluster: &Inventory, kind: &ResourceKind) -> Vec<RawObject> {
+pub(crate) fn raw(cluster: &Inventory, kind: &ResourceKind) -> Vec<RawObject> {
     let name = kind.name();
     let raw = |object: &Value| {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
