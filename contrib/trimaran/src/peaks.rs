@@ -170,7 +170,8 @@ impl Peaks {
         };
         let before = if recent == 0 { measured } else { percent(recent) };
         let after = percent(recent.saturating_add(request));
-        let rise = model.rise(before, after);
+        // Without a request, the difference would be the error of rounding.
+        let rise = if request == 0 { 0.0 } else { model.rise(before, after) };
         // The conversion saturates.
         (after <= 100.0 && !rise.is_nan()).then(|| (rise as i64).min(UNKNOWN - 1))
     }

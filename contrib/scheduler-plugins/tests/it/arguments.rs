@@ -53,7 +53,7 @@ fn mistakes_name_the_file_the_line_and_the_field() {
         (
             "LowRiskOverCommitment",
             "{riskLimitWeights: {cpu: half}}",
-            "scheduler.yaml:7:12: profiles[0].pluginConfig[0].args.riskLimitWeights.cpu: invalid type: string \"half\"",
+            "scheduler.yaml:7:31: profiles[0].pluginConfig[0].args.riskLimitWeights.cpu: invalid type: string \"half\"",
         ),
         (
             "NodeMetadata",
