@@ -126,11 +126,11 @@ mod tests {
     fn probabilities_equal_those_of_gonum() {
         for (a, b, x, expected) in [
             (2.0, 2.0, 0.5, 0.5),
-            (0.5, 0.5, 0.25, 0.333_333_333_333_333_31),
-            (3.0, 1.0, 0.75, 0.421_874_999_999_999_89),
-            (10.0, 5.0, 0.6, 0.279_256_987_238_399_37),
-            (0.01, 0.02, 0.3, 0.661_178_427_251_107_43),
-            (200.0, 100.0, 0.66, 0.398_377_065_407_548_03),
+            (0.5, 0.5, 0.25, 0.333_333_333_333_333),
+            (3.0, 1.0, 0.75, 0.421_875),
+            (10.0, 5.0, 0.6, 0.279_256_987_238_399),
+            (0.01, 0.02, 0.3, 0.661_178_427_251_107),
+            (200.0, 100.0, 0.66, 0.398_377_065_407_548),
         ] {
             let found = incomplete(a, b, x);
             assert!((found - expected).abs() < 1e-13, "I_{x}({a}, {b}) = {found}, not {expected}");
@@ -143,7 +143,7 @@ mod tests {
         assert!((beta.alpha - 2.0).abs() < 1e-12 && (beta.beta - 3.0).abs() < 1e-12, "{beta:?}");
         assert!((beta.up_to(0.25) - 0.261_718_75).abs() < 1e-13);
         let smooth = Beta::fit(0.25, 0.1 * 5.0_f64.sqrt()).unwrap();
-        assert!((smooth.up_to(0.5) - 0.842_444_067_650_081_95).abs() < 1e-13);
+        assert!((smooth.up_to(0.5) - 0.842_444_067_650_082).abs() < 1e-13);
         assert_eq!(Beta::fit(0.5, 0.5), None);
         for (mean, deviation, x) in [(1e-300, 1e-160, 0.5), (0.5, 1e-12, 0.5), (0.999_999, 1e-4, 0.3)] {
             let probability = Beta::fit(mean, deviation).map_or(0.0, |beta| beta.up_to(x));
