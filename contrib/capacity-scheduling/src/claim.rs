@@ -18,9 +18,9 @@ pub struct Claim<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) pod: &'a PodInfo,
     pub(crate) quota: &'a Quota,
-    /// What nominated pods of the namespace will use that are at least as important as this one.
+    /// Future usage of nominated pods of the namespace that are at least as important as this one.
     pub(crate) promised: Amounts,
-    /// The same, and what nominated pods of other namespaces will use whose quotas do not borrow.
+    /// The same, plus the future usage of nominated pods in other namespaces whose quotas do not borrow.
     pub(crate) promised_to_all: Amounts,
 }
 

@@ -29,7 +29,7 @@ pub struct Used;
 
 impl Statuses for Used {
     type Object = ElasticQuota;
-    /// What a pod requests.
+    /// Requests of a pod.
     type Member = Amounts;
     type Status = Status;
     const LABEL: Option<&'static str> = None;

@@ -33,18 +33,18 @@ pub struct Ledger {
 pub struct Quota {
     /// `namespace/name` of the object.
     pub name: Str,
-    /// What is guaranteed, and the most that may be used.
+    /// Guaranteed and maximum amounts.
     pub spec: ElasticQuota,
 }
 
-/// What the pods of a namespace use.
+/// Usage of a namespace's pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Number of pods.
     pub pods: usize,
-    /// What they use, pods that are being evicted included.
+    /// Total usage, including pods that are being evicted.
     pub used: Amounts,
-    /// What pods use that a scheduler is evicting.
+    /// Usage of pods that a scheduler is evicting.
     pub leaving: Amounts,
     /// The other pods, by priority.
     pub staying: BTreeMap<i32, Tier>,
@@ -54,7 +54,7 @@ pub struct Usage {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tier {
     pods: usize,
-    /// What the pods use.
+    /// Usage of these pods.
     pub used: Amounts,
 }
 
@@ -124,7 +124,7 @@ impl Ledger {
         self.usage.get(namespace)
     }
 
-    /// What is used in all namespaces with quotas.
+    /// Returns the usage of all namespaces with quotas.
     pub fn used(&self) -> &Amounts {
         &self.used
     }

@@ -30,9 +30,9 @@ pub struct QuotaTerms {
 #[derive(Clone, Debug)]
 struct Account {
     quota: Quota,
-    /// What pods use that are not being evicted.
+    /// Usage of pods that are not being evicted.
     used: Amounts,
-    /// What they use now that some have left.
+    /// Usage of those that have not left.
     left: Amounts,
 }
 
@@ -45,12 +45,12 @@ struct Claimant {
     promised_to_all: Amounts,
     /// True if the pod would use more of a resource than its quota guarantees.
     borrows: bool,
-    /// What pods of the namespace use that are less important.
+    /// Usage of less important pods of the namespace.
     less_important: Amounts,
     has_less_important: bool,
     /// Guarantees of all quotas, by resource.
     guaranteed: BTreeMap<Str, i128>,
-    /// What is used in all namespaces with quotas by pods that are not being evicted.
+    /// Usage of all namespaces with quotas, without pods that are being evicted.
     used: Amounts,
     left: Amounts,
 }

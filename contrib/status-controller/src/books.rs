@@ -16,7 +16,7 @@ pub type Key = (String, String);
 pub trait Statuses: 'static {
     /// The kind.
     type Object: Resource;
-    /// What counts of a pod.
+    /// The part of a pod that counts.
     type Member: Clone;
     /// The status. Fields that it lacks are left alone.
     type Status: Serialize + DeserializeOwned + Default + PartialEq;

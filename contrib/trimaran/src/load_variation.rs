@@ -140,7 +140,7 @@ fn amount((milli_cpu, memory): (i64, i64), measured: Measured) -> f64 {
 /// Load of one resource of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Load {
-    /// What pods can get.
+    /// Amount that pods can get.
     pub(crate) capacity: f64,
     /// Request of the pod.
     pub(crate) request: f64,

@@ -16,7 +16,7 @@ use harbormaster::{
 /// measurement.
 const REPORTING_INTERVAL: i64 = 60;
 
-/// What is measured. Other measurements are ignored.
+/// Measured resource. Measurements of other resources are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measured {
     /// Processor time.
@@ -25,7 +25,7 @@ pub enum Measured {
     Memory,
 }
 
-/// How measurements of a window were combined.
+/// Function that combined the measurements of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// Average.
@@ -50,9 +50,9 @@ pub enum Amount {
 /// One measurement of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
-    /// What was measured.
+    /// Measured resource.
     pub measured: Measured,
-    /// How measurements were combined.
+    /// Function that combined the measurements.
     pub operator: Operator,
     /// The amount.
     pub amount: Amount,

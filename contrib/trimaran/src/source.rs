@@ -75,7 +75,7 @@ impl Source {
         }
     }
 
-    /// What is fetched; all plugins with the same source share it.
+    /// Returns the plan of the fetches; all plugins with the same source share it.
     pub fn plan(&self) -> FetchPlan {
         let name = match self {
             Self::MetricsServer => "kubernetes-metrics-server".to_owned(),

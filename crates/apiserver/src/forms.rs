@@ -17,7 +17,17 @@ pub(crate) fn json(kind: &Kind, object: &StoredObject) -> Bytes {
     if kind.form == Form::Stored {
         return object.json().clone();
     }
-    shown(kind, object).to_string().into()
+    let mut value = shown(kind, object);
+    let fields = value.as_object_mut().map(std::mem::take).unwrap_or_default();
+    let others: Map<String, Value> =
+        fields.into_iter().filter(|(name, _)| !matches!(name.as_str(), "kind" | "apiVersion")).collect();
+    // As in the stored form, these two come first, so that lists of built-in kinds can leave them out.
+    let mut json = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\"", kind.kind, kind.api_version());
+    if !others.is_empty() {
+        json.push(',');
+    }
+    json.push_str(&Value::Object(others).to_string()[1..]);
+    json.into()
 }
 
 /// Returns an object in the form in which the kind is served.

@@ -97,7 +97,7 @@ impl EngineConfig {
         kinds
     }
 
-    /// What plugins fetch from outside the cluster's objects, each source once. The host supplies the fetched objects as
+    /// Returns the sources of objects that plugins fetch from outside the cluster, each once. The host supplies the objects as
     /// [`Input::Custom`].
     pub fn sources(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = Vec::new();

@@ -39,7 +39,7 @@ pub trait Fetches: Plugin {
     }
 }
 
-/// What a plugin fetches, and how often.
+/// Object that a plugin fetches, and interval of its fetches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchPlan {
     /// Name of the object. Plugins that name the same kind and name share what one of them fetches, so the name must
@@ -70,7 +70,7 @@ pub struct WebFailure {
     pub url: String,
     /// The HTTP status, unless it is 200 or there was no answer.
     pub code: Option<u16>,
-    /// What went wrong.
+    /// Description of the problem.
     pub why: String,
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct FetchCalls {
 pub struct Source {
     plugin: GuardedPlugin,
     kind: ResourceKind,
-    /// What is fetched, and how often.
+    /// Fetched object, and interval of the fetches.
     pub plan: FetchPlan,
 }
 

@@ -176,7 +176,7 @@ pub struct Queued<'a> {
     pub group: Option<&'a PodGroup>,
     /// Time at which the pod or group last entered the queue.
     pub since: Timestamp,
-    /// What [`QueueSort::rank`] returned for it.
+    /// Result of [`QueueSort::rank`].
     pub rank: Rank,
 }
 

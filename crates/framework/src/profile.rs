@@ -308,7 +308,7 @@ impl Profile {
         kinds
     }
 
-    /// What the plugins fetch from outside the cluster's objects, each source once.
+    /// Returns the sources of objects that the plugins fetch from outside the cluster, each once.
     pub fn sources(&self) -> Vec<Source> {
         let mut sources: Vec<Source> = Vec::new();
         // If a plugin panics here, it fetches nothing; its check has failed.

@@ -126,7 +126,7 @@ impl Step {
     }
 }
 
-/// What happens while edits are applied.
+/// Results of applying edits, other than the edited objects.
 #[derive(Debug, Default)]
 pub(crate) struct Edited {
     pub(crate) errors: Vec<ManifestError>,

@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// What a change of the cluster does to a pod.
+/// Effect of a change of the cluster on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// The pod had a node and has none.
@@ -93,7 +93,7 @@ impl Serialize for Effect {
 pub struct ChangedPod {
     /// `namespace/name`.
     pub pod: String,
-    /// What happens to the pod.
+    /// Effect on the pod.
     pub effect: Effect,
     /// The pod without the change; `None` for a new pod.
     pub before: Option<PodReport>,
@@ -101,7 +101,7 @@ pub struct ChangedPod {
     pub after: Option<PodReport>,
 }
 
-/// What a change of the cluster does.
+/// Effects of a change of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {

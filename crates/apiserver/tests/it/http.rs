@@ -431,6 +431,7 @@ async fn groups_of_pods_have_two_versions_of_the_same_objects() {
     assert_eq!(list["apiVersion"], "scheduling.k8s.io/v1alpha3");
     assert_eq!(list["items"][0]["spec"]["schedulingPolicy"]["gang"]["minCount"], 3);
     assert_eq!(list["items"][0]["spec"]["disruptionMode"], json!({"single": {}}), "{list}");
+    assert!(list["items"][0].get("kind").is_none(), "as in every list of a built-in kind: {list}");
     let lines = client.watch(&format!("{}?watch=true", path("v1alpha3")), JSON).await;
     assert_eq!(lines[0]["object"]["apiVersion"], "scheduling.k8s.io/v1alpha3", "{lines:?}");
     let (code, _) = client.post(&path("v1alpha3"), &group("v1beta1", "h")).await;

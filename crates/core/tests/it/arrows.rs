@@ -62,7 +62,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // library for schedulers.
     ("metrics-extender", &["extender"]),
     // Like any custom scheduler, these crates use only the library for plugin authors.
-    ("coscheduling", &["harbormaster"]),
+    ("capacity-scheduling", &["harbormaster", "status-controller"]),
+    ("coscheduling", &["harbormaster", "status-controller"]),
     ("network-overhead", &["harbormaster"]),
     ("node-metadata", &["harbormaster"]),
     ("node-resource-topology-match", &["harbormaster"]),
@@ -74,6 +75,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "scheduler-plugins",
         &[
             "harbormaster",
+            "capacity-scheduling",
             "coscheduling",
             "network-overhead",
             "node-metadata",
@@ -86,6 +88,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "trimaran",
         ],
     ),
+    ("status-controller", &["harbormaster"]),
     ("stickyvm", &["harbormaster"]),
     ("sysched", &["harbormaster"]),
     ("trimaran", &["harbormaster"]),
@@ -104,7 +107,7 @@ const OUTSIDE: &[&str] = &[
     "sandbox",
     "extender",
     "metrics-extender",
-    "coscheduling",
+    "status-controller",
     "yoda",
 ];
 /// Libraries that only the crates in [`OUTSIDE`] may use.

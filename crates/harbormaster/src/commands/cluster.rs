@@ -95,7 +95,7 @@ impl ClusterOptions {
     /// Reads the cluster, with edits, and the configuration. Prints nothing.
     ///
     /// # Errors
-    /// What is wrong with the flags, the configuration, a manifest or an edit.
+    /// If the flags, the configuration, a manifest or an edit are wrong.
     pub(crate) fn load_edited(
         &self,
         program: &Program,

@@ -137,7 +137,10 @@ fn the_last_of_several_victims_is_deleted_after_all_the_others(server: Server) {
         "the last deletion waits for the responses to the others"
     );
     assert_eq!(scene.evicted(), victims);
-    assert_eq!(harbormaster.attempts(&scene.full("top")), 2);
+    // Only the end of the last deletion leads to another attempt. If the watch shows that the last victims are gone one
+    // after the other, there are two.
+    let attempts = harbormaster.attempts(&scene.full("top"));
+    assert!([2, 3].contains(&attempts), "{attempts} attempts");
     for name in victims {
         assert_eq!(
             eventually("the victim has an event", PATIENCE, || Some(notes(&scene, name))
