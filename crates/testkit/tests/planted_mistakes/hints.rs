@@ -101,7 +101,7 @@ pub(super) const MISTAKES: &[Planted] = &[
     },
     Planted {
         wrong: "does not register for the node annotations that it reads",
-        said: "changes: NodeUpdateNodeAnnotation, annotations",
+        said: "NodeUpdateNodeAnnotation, ",
         check: || check(Wrong::NotWhenNodesChange),
     },
     Planted {
