@@ -5,14 +5,14 @@ use std::{
     io::{self, Write as _},
 };
 
-use clap::{Args, Command, ValueEnum};
+use clap::{Args, Command};
 use harbormaster_api::{Pod, Quantity, Str};
 use harbormaster_sim::{Capacity, Inventory, Reading, with_request};
 use serde::Serialize;
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded, Progress},
+    cluster::{ClusterOptions, Loaded, Output, Progress},
     layout::{Style, Table, wrapped},
     manifest_files,
 };
@@ -41,13 +41,6 @@ pub(crate) struct Options {
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Output {
-    #[default]
-    Table,
-    Json,
 }
 
 /// Copies of one size.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::extender::Extenders;
 use harbormaster_manifests::{Validate, edits::Step};
@@ -17,6 +17,14 @@ use harbormaster_yaml::Source;
 
 use super::{Program, SIMULATED, features, files, manifest_files};
 use crate::{scheduler, witness::Witness};
+
+/// Format of an answer about the cluster.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Output {
+    #[default]
+    Table,
+    Json,
+}
 
 /// Arguments that name the cluster and the scheduler.
 #[derive(Debug, Args)]

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write as _};
 
-use clap::{Args, Command, ValueEnum};
+use clap::{Args, Command};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_sim::{DrainPlan, Inventory, drain::Eviction};
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded},
+    cluster::{ClusterOptions, Loaded, Output},
     layout::{Cell, Colour, Style, Table, wrapped},
 };
 
@@ -30,13 +30,6 @@ pub(crate) struct Options {
     /// Format of the plan
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Output {
-    #[default]
-    Table,
-    Json,
 }
 
 pub(crate) fn command() -> Command {

@@ -5,7 +5,7 @@ use std::{
     io::{self, BufWriter, Write as _},
 };
 
-use clap::{Args, Command, ValueEnum};
+use clap::{Args, Command};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_core::EngineConfig;
 use harbormaster_sim::{
@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded, Progress},
+    cluster::{ClusterOptions, Loaded, Output, Progress},
     layout::Style,
     table,
     what_if::{self, Changes},
@@ -52,13 +52,6 @@ pub(crate) struct Options {
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Output {
-    #[default]
-    Table,
-    Json,
 }
 
 pub(crate) fn command() -> Command {

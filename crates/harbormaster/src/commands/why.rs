@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args, Command, ValueEnum};
+use clap::{Args, Command};
 use harbormaster_api::{Pod, similar::did_you_mean};
 use harbormaster_manifests::edits::ObjectName;
 use harbormaster_sim::{Change, Inventory, Remedy, Waker, Why, report::Fate};
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded, Progress},
+    cluster::{ClusterOptions, Loaded, Output, Progress},
     layout::{Cell, Colour, Style, Table, wrapped},
     table, why_running,
 };
@@ -44,13 +44,6 @@ pub(crate) struct Options {
     /// Format of the answer
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Output {
-    #[default]
-    Table,
-    Json,
 }
 
 pub(crate) fn command() -> Command {
