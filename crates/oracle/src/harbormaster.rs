@@ -36,8 +36,13 @@ pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
         (false, true) => ("dev", "debug"),
     };
     let mut command = cargo();
-    command.args(["build", "--quiet", "-p", "harbormaster", "--bin", "harbormaster", "--profile", profile]);
-    command.args(["--features", "otlp"]);
+    command.args(["build", "--quiet", "--bin", "harbormaster", "--profile", profile]);
+    // With a test among the targets of the workspace, cargo chooses the same features for all crates as `cargo test
+    // --workspace`, so everything that the test run has built is used again. They include the features that are shipped.
+    match profile {
+        "dev" => command.args(["--workspace", "--test", "nothing_left_behind"]),
+        _ => command.args(["-p", "harbormaster", "--features", "otlp"]),
+    };
     if !command.current_dir(&workspace).status()?.success() {
         return Err(Error::Build);
     }
