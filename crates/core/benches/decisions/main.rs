@@ -1,14 +1,15 @@
 //! Decisions per second of the engine alone, by cluster size and mix of pods.
 //!
-//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | shapes | preemption | templates | volumes [SHAPE] | devices | permit [PODS] | gangs | wide [NODES] | streams | NAME OF A STREAM…]`
+//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | shapes | preemption | templates | volumes [SHAPE] | devices | permit [PODS] | gangs | unused | wide [NODES] | streams | NAME OF A STREAM…]`
 //!
 //! Each node has 4 CPUs, 32 GiB of memory and capacity for 110 pods. Every pod requests CPU and memory. Each decision
 //! is confirmed as the API server would confirm it, so "us/whole" includes the clean-up after a binding. There are
 //! three mixes of plain pods: replicas of one template, pods of 50 templates in turn, and pods that are all different.
 //! Next come pods for which plugins read other pods; each of these [shapes] is measured on 5,000 nodes with 5,000 and
 //! with 50,000 pods already bound. They are followed by [preemption] on full nodes, many [templates] in turn, pods with
-//! [volumes] or with claims for [devices], pods that wait on [Permit](permit), [gangs], and the decisions and memory of
-//! a [wide] cluster of 100,000 nodes. Last come [streams](churn) of pods that come and go.
+//! [volumes] or with claims for [devices], pods that wait on [Permit](permit), [gangs], what plugins cost pods that have
+//! no use for them ([unused]), and the decisions and memory of a [wide] cluster of 100,000 nodes. Last come
+//! [streams](churn) of pods that come and go.
 
 mod churn;
 mod devices;
@@ -17,6 +18,7 @@ mod permit;
 mod preemption;
 mod shapes;
 mod templates;
+mod unused;
 mod volumes;
 mod wide;
 
@@ -46,7 +48,18 @@ fn profile() -> Arc<Profile> {
 fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
     let mut registry = Registry::default();
     harbormaster_plugins::in_tree(&mut registry);
-    let mut more = add(&mut registry);
+    let mut points = points();
+    points.append(&mut add(&mut registry));
+    built(points, &registry)
+}
+
+fn built(points: Vec<At>, registry: &Registry) -> Arc<Profile> {
+    let spec = ProfileSpec { name: "default-scheduler".into(), points, ..ProfileSpec::default() };
+    Arc::new(Profile::build(&spec, registry, &BuildCycle::default()).expect("the default profile"))
+}
+
+/// The extension points of [`profile`].
+fn points() -> Vec<At> {
     let list = |names: &[(&str, i64)]| names.iter().map(|(name, w)| ((*name).to_owned(), *w)).collect();
     let filters = [
         ("NodeUnschedulable", 0),
@@ -70,7 +83,7 @@ fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
         ("NodeResourcesBalancedAllocation", 1),
         ("ImageLocality", 1),
     ];
-    let mut points = vec![
+    vec![
         (P::PreEnqueue, list(&[("SchedulingGates", 0), ("DynamicResources", 0)])),
         (P::QueueSort, list(&[("PrioritySort", 0)])),
         (P::PreFilter, list(&filters[3..])),
@@ -81,10 +94,7 @@ fn profile_with(add: impl FnOnce(&mut Registry) -> Vec<At>) -> Arc<Profile> {
         (P::Reserve, list(&[("DynamicResources", 0)])),
         (P::PreBind, list(&[("DynamicResources", 0)])),
         (P::Bind, list(&[("DefaultBinder", 0)])),
-    ];
-    points.append(&mut more);
-    let spec = ProfileSpec { name: "default-scheduler".into(), points, ..ProfileSpec::default() };
-    Arc::new(Profile::build(&spec, &registry, &BuildCycle::default()).expect("the default profile"))
+    ]
 }
 
 fn node(at: usize) -> Node {
@@ -134,8 +144,8 @@ fn memory_in_use() -> u64 {
 
 /// Returns the time for the decisions alone, and the time including all event handling, for `pods` pods on `nodes`
 /// nodes.
-fn run(nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
-    let mut engine = Engine::new(EngineConfig::new(vec![profile()]));
+fn run(profile: Arc<Profile>, nodes: usize, pods: usize, templates: usize) -> (Duration, Duration) {
+    let mut engine = Engine::new(EngineConfig::new(vec![profile]));
     let mut now = Timestamp::from_secs(1_000_000);
     (0..nodes).for_each(|at| engine.handle(Input::Node(node(at)), now));
     // The first decisions fill the caches; they are part of the run.
@@ -170,6 +180,7 @@ fn main() {
         Some("preemption") => return preemption::compare(),
         Some("shapes") => return shapes::compare(),
         Some("templates") => return templates::compare(),
+        Some("unused") => return unused::compare(),
         Some("volumes") => return volumes::compare(words.get(1).map(String::as_str)),
         Some("wide") => return wide::measure(number),
         _ => {}
@@ -186,7 +197,7 @@ fn main() {
     for nodes in sizes {
         for (label, templates) in [("one template", 1), ("50 templates", 50), ("all different", usize::MAX)] {
             let count = (nodes * 10).clamp(1000, 5000);
-            let (deciding, whole) = run(nodes, count, templates);
+            let (deciding, whole) = run(profile(), nodes, count, templates);
             let each = |d: Duration| d.as_secs_f64() * 1e6 / count as f64;
             println!(
                 "{nodes:>7}  {label:<14}  {count:>6}  {:>14.2}  {:>12.2}  {:>12.0}",
@@ -203,6 +214,7 @@ fn main() {
     devices::compare();
     permit::compare(None);
     gangs::compare();
+    unused::compare();
     wide::measure(None);
     churn::compare(&[]);
 }
