@@ -28,6 +28,7 @@ pub use definition::{kinds_of_definition, restore, stored_kind_of_definition};
 pub use definition_status::{is_established, let_go, settle, terminate};
 pub(crate) use meta::label_1035_errors;
 pub use meta::stamp;
+pub use pod::default_requests;
 pub use pod_groups::PROTECTION;
 pub use priority::SYSTEM_CLASSES;
 

@@ -2,6 +2,7 @@
 //! server-side apply as the real kube-apiserver does, with the same status, content type and body. The requests are in
 //! `tests/scripts/requests.script`, `custom_resources.script`, `devices.script`, `apply.script`, `pod_groups.script`,
 //! `topology.script` and `preemption_policy.script`, and the expected differences are in `tests/scripts/requests_differences.yaml`.
+//! With `-- --ignored`, the servers are those of 1.37.
 
 use harbormaster_api::Release;
 use harbormaster_api::features::{Feature, Features};
@@ -35,6 +36,30 @@ fn both_servers_answer_requests_for_devices_in_the_same_way() {
 #[test]
 fn both_servers_answer_server_side_apply_in_the_same_way() {
     are_answered_the_same(Features::of(MAIN), "apply.script");
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn both_servers_of_1_37_answer_odd_requests_in_the_same_way() {
+    are_answered_the_same(Features::of(Release::V1_37), "requests.script");
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn both_servers_of_1_37_answer_requests_for_custom_resources_in_the_same_way() {
+    are_answered_the_same(Features::of(Release::V1_37), "custom_resources.script");
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn both_servers_of_1_37_answer_requests_for_devices_in_the_same_way() {
+    are_answered_the_same(Features::of(Release::V1_37), "devices.script");
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn both_servers_of_1_37_answer_server_side_apply_in_the_same_way() {
+    are_answered_the_same(Features::of(Release::V1_37), "apply.script");
 }
 
 #[test]
