@@ -118,6 +118,11 @@ func decode(raw json.RawMessage) (runtime.Object, error) {
 		return nil, err
 	}
 	legacyscheme.Scheme.Default(written)
+	if pod, ok := written.(*v1.Pod); ok {
+		if err := defaultOnCreation(pod); err != nil {
+			return nil, err
+		}
+	}
 	stored, err := json.Marshal(written)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,12 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
+// defaultOnCreation sets the defaults that the API server sets when it creates a pod, rather than whenever it reads one.
+// There are none.
+func defaultOnCreation(*v1.Pod) error {
+	return nil
+}
+
 // taintRule is the kind of the rules that taint devices.
 var taintRule = &resourcev1beta2.DeviceTaintRule{}
 

@@ -9,10 +9,29 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	podutil "k8s.io/kubernetes/pkg/api/pod"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
+
+// defaultOnCreation sets the defaults that the API server sets when it creates a pod, rather than whenever it reads one:
+// requests and limits of the pod as a whole.
+func defaultOnCreation(pod *v1.Pod) error {
+	if pod.Spec.Resources == nil {
+		return nil
+	}
+	internal := &core.Pod{}
+	if err := legacyscheme.Scheme.Convert(pod, internal, nil); err != nil {
+		return err
+	}
+	podutil.DefaultPodLevelResources(internal)
+	return corev1.Convert_core_ResourceRequirements_To_v1_ResourceRequirements(
+		internal.Spec.Resources, pod.Spec.Resources, nil)
+}
 
 // taintRule is the kind of the rules that taint devices.
 var taintRule = &resourcev1.DeviceTaintRule{}

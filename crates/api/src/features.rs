@@ -228,6 +228,7 @@ features! {
     VolumeLimitScaling "35 Alpha off, 37 Beta on";
     WatchListClient "33 Beta off, 35 Beta on" Neutral;
     WorkloadAwarePreemption "36 Alpha off, 37 removed" Refused;
+    WorkloadWithJob "36 Alpha off";
 }
 
 // One bit per gate.

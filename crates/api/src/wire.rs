@@ -106,8 +106,8 @@ impl Decoder {
     }
 
     /// Makes this a decoder for manifests that no API server has processed. The decoder sets the fields that affect
-    /// scheduling and that an API server sets on creation. It does not resolve priority classes, and leaves out fields
-    /// that admission plugins would set.
+    /// scheduling and that an API server sets on creation. It does not resolve priority classes, and leaves out requests
+    /// and limits of whole pods, which depend on the release, and fields that admission plugins would set.
     #[must_use]
     pub fn with_api_defaults(mut self) -> Self {
         self.api_defaults = true;

@@ -14,6 +14,7 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use harbormaster_api::features::Feature;
 use serde_json::{Value, json};
 
 pub(crate) use delete::{Deleted, Deletion};
@@ -100,6 +101,11 @@ impl Store {
     /// Returns the version of Kubernetes that the server reports, for example `v1.36.1`.
     pub fn kubernetes_version(&self) -> String {
         self.0.options.kubernetes_version()
+    }
+
+    /// Returns true if a feature gate of the API server is on.
+    pub fn enabled(&self, gate: Feature) -> bool {
+        self.0.options.features.enabled(gate)
     }
 
     /// Returns the latest resource version.

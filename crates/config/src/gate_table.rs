@@ -219,8 +219,7 @@ pub(crate) const FOREIGN_GATES: &str = "\
     WinOverlay: 33 Beta on, 34 Ga on locked
     WindowsCPUAndMemoryAffinity: 33 Alpha off
     WindowsGracefulNodeShutdown: 33 Alpha off, 34 Beta on
-    WindowsHostNetwork: 33 Deprecated off
-    WorkloadWithJob: 36 Alpha off";
+    WindowsHostNetwork: 33 Deprecated off";
 
 /// Dependencies: a gate can be enabled only if all gates after the colon that exist in the release are enabled.
 pub(crate) const DEPENDENCIES: &str = "\

@@ -69,7 +69,7 @@ fn compare(
         bail!("kube-scheduler's plugins rejected the cluster: {error}");
     }
     let mut ours = Ours::new(&scene.config, features, &scene.objects)?;
-    let pods = ours::decoded_pods(&scene.pods)?;
+    let pods = ours::decoded_pods(&scene.pods, features.release())?;
     if response.pods.len() != pods.len() {
         bail!("the request has {} pods, but the response has {}", pods.len(), response.pods.len());
     }

@@ -81,7 +81,7 @@ fn check(report: &mut Report, real: &mut VerdictOracle, release: Release, cluste
         );
         let others = |object: &&Value| !is_pending(object) || *object == pod;
         let objects: Vec<Value> = cluster.objects.iter().filter(others).cloned().collect();
-        let inventory = Inventory::from_objects(objects.clone())?;
+        let inventory = Inventory::from_objects(objects.clone(), release)?;
         let start = Instant::now();
         // A plugin that fails on the pod has no verdict that a change could turn.
         let Ok(Some(answer)) = why_independent(&setup.engine, inventory, &name) else { continue };
@@ -111,7 +111,7 @@ fn fits_after(
     remedy: &Remedy,
 ) -> Result<bool> {
     let mut objects = objects.to_vec();
-    apply::apply(&mut objects, pod, remedy)?;
+    apply::apply(&mut objects, pod, remedy, real.release())?;
     let request = Request {
         id: 1,
         config: Some(cluster.config.clone()),

@@ -206,10 +206,6 @@ pub struct VerdictOracle {
     log: File,
 }
 
-/// Gate that keeps the defaults for the resources of whole pods as they are in Kubernetes 1.36. Harbormaster sets these
-/// defaults for objects that come from no API server.
-const DEFAULTS_OF_1_36: &str = "PodLevelResourcesFixDefaulting=false";
-
 impl VerdictOracle {
     /// Builds the Go program with the real plugins of a release if necessary, and starts the oracle.
     pub fn start(release: Release) -> Result<Self, Error> {
@@ -218,10 +214,7 @@ impl VerdictOracle {
 
     /// Starts the oracle with these feature gates enabled.
     pub fn with_features(release: Release, features: &[String]) -> Result<Self, Error> {
-        let mut gates: Vec<String> = features.iter().map(|feature| format!("{feature}=true")).collect();
-        if release >= Release::V1_37 {
-            gates.push(DEFAULTS_OF_1_36.to_owned());
-        }
+        let gates: Vec<String> = features.iter().map(|feature| format!("{feature}=true")).collect();
         let log = tempfile::tempfile()?;
         let mut command = Command::new(RealBinary::ensure(release)?.path());
         command.arg("verdicts").arg(format!("--feature-gates={}", gates.join(",")));
@@ -234,6 +227,11 @@ impl VerdictOracle {
         let log = tempfile::tempfile()?;
         let process = LineProcess::start(Command::new(program).stderr(log.try_clone()?))?;
         Ok(Self { release: Release::V1_36, process, log })
+    }
+
+    /// The release of the plugins.
+    pub(crate) fn release(&self) -> Release {
+        self.release
     }
 
     /// Sends a request and waits for the response.

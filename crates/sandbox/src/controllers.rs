@@ -5,6 +5,7 @@ mod cron_jobs;
 mod daemon_sets;
 mod deployments;
 mod ephemeral_volumes;
+mod job_groups;
 mod jobs;
 mod node_lifecycle;
 mod pod_control;
@@ -30,6 +31,7 @@ use self::{
     cron_jobs::CronJobs,
     daemon_sets::DaemonSets,
     deployments::Deployments,
+    job_groups::{JobGroups, WORKLOADS},
     jobs::Jobs,
     node_lifecycle::NodeLifecycle,
     pod_groups::{POD_GROUPS, PodGroups},
@@ -66,6 +68,7 @@ pub struct Controllers {
     volumes: VolumeControllers,
     resource_claims: ResourceClaims,
     pod_groups: PodGroups,
+    job_groups: JobGroups,
 }
 
 /// Data that all controllers share.
@@ -125,6 +128,7 @@ impl Controllers {
             volumes: VolumeControllers::new(store)?,
             resource_claims: ResourceClaims::new(store)?,
             pod_groups: PodGroups::new(store)?,
+            job_groups: JobGroups::new(store)?,
         })
     }
 
@@ -151,6 +155,7 @@ impl Controllers {
                 () = self.volumes.changed() => tokio::time::sleep(PAUSE).await,
                 () = self.resource_claims.changed() => tokio::time::sleep(PAUSE).await,
                 () = self.pod_groups.changed() => tokio::time::sleep(PAUSE).await,
+                () = self.job_groups.changed() => tokio::time::sleep(PAUSE).await,
                 // The pause also lets other tasks run if something is due repeatedly.
                 () = self.tools.clock.reaches(wake) => tokio::time::sleep(PAUSE).await,
             }
@@ -159,6 +164,7 @@ impl Controllers {
             self.mirrors.catch_up().await;
             self.volumes.catch_up().await;
             self.resource_claims.catch_up().await;
+            self.job_groups.catch_up().await;
             self.collect_garbage();
             wake = self.reconcile();
         }
@@ -179,7 +185,8 @@ impl Controllers {
         );
         stateful_sets::reconcile(tools, &mirrors.stateful_sets, &pods);
         self.daemon_sets.reconcile(tools, &mirrors.daemon_sets, &mirrors.nodes, &pods);
-        let job = self.jobs.reconcile(tools, &mirrors.jobs, &pods);
+        let groups = self.job_groups.with(self.pod_groups.all());
+        let job = self.jobs.reconcile(tools, &mirrors.jobs, &pods, groups.as_ref());
         ephemeral_volumes::reconcile(tools, &mirrors.pods);
         self.volumes.reconcile(tools, &mirrors.nodes);
         self.resource_claims.reconcile(tools, &mirrors.pods);
@@ -230,6 +237,9 @@ impl Controllers {
         }
         for group in self.pod_groups.all().filter(is_orphan) {
             delete(&self.tools.store, POD_GROUPS, group, None);
+        }
+        for workload in self.job_groups.all().filter(is_orphan) {
+            delete(&self.tools.store, WORKLOADS, workload, None);
         }
         for pod in mirrors.pods.all() {
             if nodes.contains(text(pod, "/spec/nodeName")) {

@@ -59,7 +59,7 @@ pub fn explain_independent(
             setup
         }
     };
-    let cluster = Inventory::from_objects(objects)?;
+    let cluster = Inventory::from_objects(objects, features.release())?;
     let report = independent(&setup.engine, cluster.clone());
     let mut explanations = Vec::new();
     let tell = &mut |_: &PodReport, said| explanations.push(said);

@@ -122,14 +122,20 @@ impl Inventory {
         Ok(builder.finish(manifests, how.fill))
     }
 
-    /// Takes nodes, pods and other objects as they are, and adds the API server's defaults that scheduling depends on.
+    /// Takes nodes, pods and other objects as they are, and adds the defaults that scheduling depends on, as the API
+    /// server of a release does.
     ///
     /// # Errors
     /// All mistakes, with the object's index in the list and the field.
-    pub fn from_objects(objects: Vec<Value>) -> Result<Self, ManifestErrors> {
+    pub fn from_objects(objects: Vec<Value>, release: Release) -> Result<Self, ManifestErrors> {
         let mut decoder = Decoder::new().with_api_defaults();
         let (mut cluster, mut errors) = (Self::default(), Vec::new());
-        for (document, value) in objects.into_iter().enumerate() {
+        for (document, mut value) in objects.into_iter().enumerate() {
+            if value["kind"] == "Pod"
+                && let Some(spec) = value.get_mut("spec")
+            {
+                admission::default_requests(spec, release);
+            }
             let kind = value["kind"].as_str().unwrap_or_default();
             let wrong = |field: &str, message: &str| ManifestError {
                 location: Location { document, ..Location::default() },

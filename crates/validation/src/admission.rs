@@ -8,6 +8,7 @@ mod definition;
 mod definition_schema;
 mod definition_status;
 mod devices;
+mod job_scheduling;
 mod meta;
 mod node;
 mod others;
@@ -28,6 +29,7 @@ pub use definition::{kinds_of_definition, restore, stored_kind_of_definition};
 pub use definition_status::{is_established, let_go, settle, terminate};
 pub(crate) use meta::label_1035_errors;
 pub use meta::stamp;
+pub use pod::default_requests;
 pub use pod_groups::PROTECTION;
 pub use priority::SYSTEM_CLASSES;
 
@@ -127,6 +129,7 @@ impl Context<'_> {
             _ => others::admit(self, object),
         }
         pod_groups::drop_membership(self, None, object);
+        job_scheduling::drop_gated(self, None, object);
         let mut errors = meta::check(self.kind, object);
         self.check(object, None, &mut errors);
         refuse(errors)
@@ -164,6 +167,7 @@ impl Context<'_> {
             _ => others::admit_update(self.kind, old, object),
         }
         pod_groups::drop_membership(self, Some(old), object);
+        job_scheduling::drop_gated(self, Some(old), object);
         let mut errors = meta::check_update(self.kind, old, object);
         self.check(object, Some(old), &mut errors);
         refuse(errors)
@@ -202,6 +206,7 @@ impl Context<'_> {
             (Rules::RuntimeClass, old) => runtime_class::check(object, old, errors),
             (Rules::Workload | Rules::Job | Rules::CronJob, old) => {
                 workloads::check(self.kind, object, old, errors);
+                job_scheduling::check(self.kind, object, old, errors);
             }
             (rules, old) if rules.are_of_devices() => devices::check(self, object, old, errors),
             _ => others::check(self.kind, object, errors),

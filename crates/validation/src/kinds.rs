@@ -148,6 +148,8 @@ pub struct Kind {
     pub form: Form,
     /// Version of the custom resource, if the kind is one.
     pub custom: Option<Arc<Custom>>,
+    /// Release of Kubernetes, which decides what fields exist.
+    pub release: Release,
 }
 
 impl Kind {
@@ -222,6 +224,7 @@ pub fn table(features: Features) -> Vec<Kind> {
             _ => Form::Stored,
         },
         custom: None,
+        release: features.release(),
     };
     rows::ROWS.iter().filter(|row| row.is_served(features)).map(kind).collect()
 }

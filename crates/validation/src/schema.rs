@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::OnceLock};
 
-use harbormaster_api::{Quantity, Timestamp, similar::similar};
+use harbormaster_api::{Quantity, Release, Timestamp, similar::similar};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -29,6 +29,8 @@ pub struct Field {
     pub whole: bool,
     /// Identity of list elements.
     pub identity: Identity<'static>,
+    /// The first release that has the field. All releases have those fields that have been there from the oldest one on.
+    pub since: Release,
 }
 
 /// Identity of list elements.
@@ -78,12 +80,12 @@ impl Type {
         field_named("", self, name).map(|(_, field)| field)
     }
 
-    /// Returns all fields, including those of inlined types, in name order.
-    pub fn all_fields(&'static self) -> Vec<&'static Field> {
+    /// Returns all fields in a release, including those of inlined types, in name order.
+    pub fn all_fields(&'static self, release: Release) -> Vec<&'static Field> {
         let mut all = Vec::new();
-        for field in self.fields.values() {
+        for field in self.fields.values().filter(|field| field.since <= release) {
             match find(field.of).filter(|_| field.shape == Shape::Inline) {
-                Some(inlined) => all.extend(inlined.all_fields()),
+                Some(inlined) => all.extend(inlined.all_fields(release)),
                 None => all.push(field),
             }
         }
@@ -105,21 +107,24 @@ fn types() -> &'static HashMap<&'static str, Type> {
             include_str!("schema_definitions.txt"),
             include_str!("schema_1.37.txt"),
         ];
-        let lines = texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#'));
-        lines
-            .filter_map(|line| {
-                let mut words = line.split(' ').peekable();
-                let name = words.next()?;
-                let whole = words.peek() == Some(&"@");
-                let fields: Fields = words.filter_map(field).collect();
-                let by_name = fields.iter().map(|(number, field)| (field.name, *number)).collect();
-                Some((name, Type { fields, whole, by_name }))
-            })
-            .collect()
+        let mut types: HashMap<&'static str, Type> = HashMap::new();
+        for line in texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#')) {
+            let mut words = line.split(' ').peekable();
+            let name = words.next().unwrap_or_default();
+            // Only the table of the newest release adds fields to types of another table.
+            let since = if words.peek() == Some(&"+") { Release::NEWEST } else { Release::ALL[0] };
+            let of = types.entry(name).or_default();
+            of.whole |= words.peek() == Some(&"@");
+            for (number, field) in words.filter_map(|word| field(word, since)) {
+                of.by_name.insert(field.name, number);
+                of.fields.insert(number, field);
+            }
+        }
+        types
     })
 }
 
-fn field(word: &'static str) -> Option<(u64, Field)> {
+fn field(word: &'static str, since: Release) -> Option<(u64, Field)> {
     let mut parts = word.splitn(3, ':');
     let (number, name, of) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
     let sign = |of: &'static str, sign: char| of.strip_prefix(sign).map_or((false, of), |of| (true, of));
@@ -140,7 +145,7 @@ fn field(word: &'static str) -> Option<(u64, Field)> {
             (Identity::Keys(keys.split(',').map(key).collect()), of)
         }
     };
-    Some((number, Field { name, shape, of, always, required, whole, identity }))
+    Some((number, Field { name, shape, of, always, required, whole, identity, since }))
 }
 
 /// Returns the type name of a kind, such as `apps.Deployment`. For versions other than `v1`, the name includes the
@@ -171,14 +176,14 @@ pub fn type_of(kind: &Kind) -> Option<String> {
 /// # Errors
 /// The first value of the wrong type, in Go's wording.
 pub fn fit(kind: &Kind, object: &mut Value) -> Result<(), String> {
-    let mut walk = Walk::default();
+    let mut walk = Walk::new(kind, false);
     walk.root(kind, object);
     walk.wrong.into_iter().next().map_or(Ok(()), |wrong| Err(wrong.in_go))
 }
 
 /// Makes an object conform to its type, and returns all differences.
 pub fn inspect(kind: &Kind, object: &mut Value) -> Misfits {
-    let mut walk = Walk { notes: true, ..Walk::default() };
+    let mut walk = Walk::new(kind, true);
     forms::to_stored(kind, object);
     walk.root(kind, object);
     Misfits { unknown: walk.unknown, wrong: walk.wrong }
@@ -228,8 +233,8 @@ pub struct WrongValue {
     in_go: String,
 }
 
-#[derive(Default)]
 struct Walk {
+    release: Release,
     path: Vec<Step>,
     /// True if unknown fields are collected.
     notes: bool,
@@ -244,6 +249,10 @@ enum Step {
 }
 
 impl Walk {
+    fn new(kind: &Kind, notes: bool) -> Self {
+        Self { release: kind.release, path: Vec::new(), notes, unknown: Vec::new(), wrong: Vec::new() }
+    }
+
     fn root(&mut self, kind: &Kind, object: &mut Value) {
         if let Some(name) = type_of(kind) {
             return match object {
@@ -268,7 +277,8 @@ impl Walk {
         let Some(of) = find(name) else { return };
         let is_object = of.by_name.contains_key("metadata");
         for (key, value) in std::mem::take(map) {
-            if let Some((owner, field)) = field_named(name, of, &key) {
+            let known = field_named(name, of, &key).filter(|(_, field)| field.since <= self.release);
+            if let Some((owner, field)) = known {
                 self.path.push(Step::Field(field.name));
                 if let Some(value) = self.field(owner, field, value) {
                     map.insert(key, value);
@@ -279,7 +289,7 @@ impl Walk {
             } else if self.notes {
                 let path = self.shown(true);
                 let dot = if path.is_empty() { "" } else { "." };
-                let similar = similar(&key, names(of)).map(str::to_owned);
+                let similar = similar(&key, names(of, self.release)).map(str::to_owned);
                 self.unknown.push(UnknownField { field: format!("{path}{dot}{key}"), similar });
             }
         }
@@ -428,17 +438,9 @@ impl Walk {
     }
 }
 
-/// Returns the names of a type's fields, including those of inlined types.
-fn names(of: &'static Type) -> Vec<&'static str> {
-    let mut names = Vec::new();
-    for field in of.fields.values() {
-        match find(field.of).filter(|_| field.shape == Shape::Inline) {
-            Some(inlined) => names.extend(self::names(inlined)),
-            None => names.push(field.name),
-        }
-    }
-    names.sort_unstable();
-    names
+/// Returns the names of a type's fields in a release, including those of inlined types.
+fn names(of: &'static Type, release: Release) -> Vec<&'static str> {
+    of.all_fields(release).into_iter().map(|field| field.name).collect()
 }
 
 /// Returns the field with the given name and the name of the type that contains it: the type itself or a type that it

@@ -3,63 +3,19 @@
 use crate::{
     Labels, PodSpec, Str,
     pod::{PodAffinity, PodAffinityTerm, ResourceList},
-    requests::{aggregate, listed},
-    resources::{CPU, MEMORY, is_hugepages, is_pod_level},
     selector::{LabelSelector, Operator, Requirement},
 };
 
 /// Namespace of objects that do not name a namespace.
 pub(super) const NAMESPACE: &str = "default";
 
-/// Fills each container's missing requests from its limits. In a pod with pod-level limits, also fills the missing
-/// pod-level requests: first cpu and memory from the containers' requests; the pod-level limits then supply those that
-/// are still missing (KEP-2837). `pod_level_limits` is `None` if the pod has no pod-level resources.
-pub(super) fn fill_requests(spec: &mut PodSpec, pod_level_limits: Option<ResourceList>) {
+/// Fills each container's missing requests from its limits.
+pub(super) fn fill_requests(spec: &mut PodSpec) {
     for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
         for (name, amount) in &container.limits {
             insert_absent(&mut container.requests, name, *amount);
         }
     }
-    if let Some(mut limits) = pod_level_limits {
-        if limits.is_empty() && spec.pod_level_requests.is_empty() {
-            return;
-        }
-        fill_hugepages(spec, &mut limits);
-        fill_pod_level(spec, &limits);
-    }
-}
-
-/// Derives missing pod-level limits for hugepages from the containers' limits, except for hugepages that the pod-level
-/// requests name.
-fn fill_hugepages(spec: &PodSpec, limits: &mut ResourceList) {
-    let containers = spec.containers.iter().chain(&spec.init_containers);
-    let names: Vec<&Str> =
-        containers.flat_map(|c| &c.limits).map(|(name, _)| name).filter(|name| is_hugepages(name)).collect();
-    for name in names {
-        if listed(&spec.pod_level_requests, name).is_none() {
-            let total = aggregate(spec, |container, _| listed(&container.limits, name).unwrap_or(0));
-            insert_absent(limits, name, total);
-        }
-    }
-}
-
-fn fill_pod_level(spec: &mut PodSpec, limits: &ResourceList) {
-    if limits.is_empty() {
-        return;
-    }
-    let mut requests = std::mem::take(&mut spec.pod_level_requests);
-    for name in [CPU, MEMORY] {
-        let containers = spec.containers.iter().chain(&spec.init_containers);
-        let requested = containers.flat_map(|c| &c.requests).find(|(n, _)| *n == name);
-        if let Some((name, _)) = requested {
-            let total = aggregate(spec, |container, _| listed(&container.requests, name).unwrap_or(0));
-            insert_absent(&mut requests, name, total);
-        }
-    }
-    for (name, limit) in limits.iter().filter(|(name, _)| is_pod_level(name)) {
-        insert_absent(&mut requests, name, *limit);
-    }
-    spec.pod_level_requests = requests;
 }
 
 fn insert_absent(list: &mut ResourceList, name: &Str, amount: i64) {

@@ -97,8 +97,7 @@ impl WirePod<'_> {
         let mut spec = wire_spec.intern(interner, api_defaults);
         let mut namespace = metadata.namespace.intern(interner);
         if api_defaults {
-            let pod_level = wire_spec.resources.as_ref().map(|r| r.limits.resources(interner));
-            defaults::fill_requests(&mut spec, pod_level);
+            defaults::fill_requests(&mut spec);
             defaults::merge_label_keys(&mut spec, &labels);
             if namespace.is_empty() {
                 namespace = interner.intern(defaults::NAMESPACE);

@@ -279,28 +279,6 @@ fn manifests_get_the_defaults_that_the_api_server_would_set() {
 }
 
 #[test]
-fn missing_pod_level_requests_come_from_container_requests_and_then_from_pod_level_limits() {
-    let pod_level = |resources: Value| {
-        let limits = json!({"hugepages-2Mi": "4Mi"});
-        let filled = manifest(&json!({"spec": {
-            "resources": resources,
-            "containers": [{"name": "a", "resources": {"requests": {"cpu": "1", "x.com/y": 1}, "limits": limits}}]
-        }}));
-        filled.spec.pod_level_requests.clone()
-    };
-    let huge = ("hugepages-2Mi".into(), 4 << 20);
-    assert_eq!(
-        pod_level(json!({"limits": {"cpu": "3", "memory": "7"}})),
-        [("cpu".into(), 1000), huge.clone(), ("memory".into(), 7)]
-    );
-    assert_eq!(
-        pod_level(json!({"requests": {"memory": "3"}})),
-        [("cpu".into(), 1000), huge, ("memory".into(), 3)]
-    );
-    assert_eq!(pod_level(json!({})), []);
-}
-
-#[test]
 fn a_namespace_and_a_priority_class_and_a_reference_are_decoded() {
     let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}});
     let namespace = |mut decoder: Decoder| match decoder.object_value(ObjectKind::Namespace, &value) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use harbormaster_api::Release;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -21,13 +22,13 @@ pub(super) fn schemas<'a>(kinds: &Kinds, of: impl Iterator<Item = &'a Kind>) -> 
     for kind in of {
         match schema::type_of(kind) {
             Some(name) => {
-                all.add(&name);
+                all.add(&name, kind.release);
                 if let Some(Value::Object(schema)) = all.schemas.get_mut(&name_of(&name)) {
                     name_kind(schema, kind);
                 }
             }
             None => {
-                all.add(METADATA);
+                all.add(METADATA, kind.release);
                 let name = name_of_custom(kind);
                 all.schemas.insert(name, of_definition(kinds, kind));
             }
@@ -43,15 +44,16 @@ struct Schemas {
 }
 
 impl Schemas {
-    /// Adds the schemas of a type and of the types of its fields.
-    fn add(&mut self, name: &str) {
+    /// Adds the schemas of a type and of the types of its fields, as they are in a release.
+    fn add(&mut self, name: &str, release: Release) {
         if !self.known.insert(name.to_owned()) {
             return;
         }
         let schema = match schema::find(name) {
             Some(of) => {
-                let fields = of.all_fields();
-                fields.iter().filter(|field| !is_plain(field.of)).for_each(|field| self.add(field.of));
+                let fields = of.all_fields(release);
+                let composed = fields.iter().filter(|field| !is_plain(field.of));
+                composed.for_each(|field| self.add(field.of, release));
                 of_type(of, &fields)
             }
             None => leaf(name),

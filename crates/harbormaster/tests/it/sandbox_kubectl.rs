@@ -1,4 +1,5 @@
-//! A user's first minutes: `harbormaster sandbox --serve` in one terminal, kubectl in another.
+//! A user's first minutes: `harbormaster sandbox --serve` in one terminal, kubectl in another. The oldest kubectl talks to
+//! a sandbox of the oldest release, the newest kubectl to one of the newest release.
 
 #![cfg(unix)]
 
@@ -9,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use harbormaster_api::Release;
 use harbormaster_oracle::components::{Kubectl, KubectlVersion};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -21,6 +23,14 @@ struct Sandbox {
     kubectl: Kubectl,
 }
 
+/// Returns the release of the sandbox to which a kubectl talks.
+fn release_for(version: KubectlVersion) -> Release {
+    match version {
+        KubectlVersion::Oldest => Release::V1_36,
+        KubectlVersion::Newest => Release::NEWEST,
+    }
+}
+
 impl Sandbox {
     fn start(version: KubectlVersion) -> Self {
         Self::start_with(version, &[])
@@ -31,6 +41,7 @@ impl Sandbox {
         let directory = tempfile::tempdir().expect("a directory");
         let child = Command::new(env!("CARGO_BIN_EXE_harbormaster"))
             .args(["sandbox", "--serve"])
+            .arg(format!("--emulated-version={}", release_for(version)))
             .args(flags)
             .current_dir(directory.path())
             .stdout(Stdio::null())

@@ -1,5 +1,5 @@
 //! `simulate -f` and `sandbox -f` reject the same manifests as `kubectl apply -f` with a real API server, and name the
-//! same fields. The manifests are in `manifests/strictness.txt`.
+//! same fields. The manifests are in `manifests/strictness.txt`. With `-- --ignored`, the API server is that of 1.37.
 
 use std::{
     fmt::Write as _,
@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use harbormaster_api::Release;
 use harbormaster_oracle::components::{ControlPlane, ControlPlaneOptions, Kubectl, KubectlVersion};
 
 /// Phrases that follow a field's path in the API server's messages.
@@ -177,6 +178,16 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn manifests_are_rejected_as_by_kubectl_and_a_real_api_server() {
+    manifests_are_rejected_as_by(Release::V1_36);
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn manifests_are_rejected_as_by_kubectl_and_a_real_api_server_of_1_37() {
+    manifests_are_rejected_as_by(Release::V1_37);
+}
+
+fn manifests_are_rejected_as_by(release: Release) {
     let manifests =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests/strictness.txt"))
             .expect("the manifests can be read");
@@ -184,13 +195,15 @@ fn manifests_are_rejected_as_by_kubectl_and_a_real_api_server() {
     assert!(cases.iter().filter(|case| case.is_wrong).count() >= 60);
     assert!(cases.iter().filter(|case| !case.is_wrong).count() >= 10);
     let kubectl = Kubectl::ensure(KubectlVersion::Newest).expect("kubectl can be built");
-    let server = ControlPlane::start(&ControlPlaneOptions::default()).expect("an API server");
+    let options = ControlPlaneOptions { release, ..ControlPlaneOptions::default() };
+    let server = ControlPlane::start(&options).expect("an API server");
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("manifest.yaml");
     let harbormaster = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
         command
             .args(args)
+            .arg(format!("--emulated-version={release}"))
             .arg("-f")
             .arg(&file)
             .current_dir(directory.path())
@@ -232,8 +245,18 @@ fn manifests_are_rejected_as_by_kubectl_and_a_real_api_server() {
 
 #[test]
 fn a_dump_of_a_real_cluster_is_accepted_unchanged() {
+    dump_is_accepted(Release::V1_36);
+}
+
+#[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn a_dump_of_a_real_cluster_of_1_37_is_accepted_unchanged() {
+    dump_is_accepted(Release::V1_37);
+}
+
+fn dump_is_accepted(release: Release) {
     let kubectl = Kubectl::ensure(KubectlVersion::Newest).expect("kubectl can be built");
-    let options = ControlPlaneOptions { controller_manager: true, ..ControlPlaneOptions::default() };
+    let options = ControlPlaneOptions { release, controller_manager: true, ..ControlPlaneOptions::default() };
     let server = ControlPlane::start(&options).expect("an API server with controllers");
     let directory = tempfile::tempdir().expect("a directory");
     let kubectl = |args: &[&str]| {
@@ -262,7 +285,8 @@ fn a_dump_of_a_real_cluster_is_accepted_unchanged() {
     file("dump.yaml", &kubectl(&["get", "all,nodes", "-A", "-o", "yaml"]));
     let harbormaster = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
-        let output = command.args(args).current_dir(directory.path()).output().expect("the binary runs");
+        command.args(args).arg(format!("--emulated-version={release}")).current_dir(directory.path());
+        let output = command.output().expect("the binary runs");
         assert!(output.status.success(), "{args:?}: {}", text(&output));
         (String::from_utf8_lossy(&output.stdout).into_owned(), text(&output))
     };

@@ -31,7 +31,7 @@ const RULES: &[(&str, &str)] = &[
     // Names that scripts let the server generate.
     (r"\bgenerated-[a-z0-9]{5}\b", "generated-<name>"),
     // Another patch release may replace the pinned one.
-    (r"\b(v1\.36)\.\d+\b", "$1.<patch>"),
+    (r"\b(v1\.3[67])\.\d+\b", "$1.<patch>"),
     // Addresses of the server and of services.
     (r"127\.0\.0\.1:\d+", "<server>"),
     (r"\b10\.0\.\d{1,3}\.\d{1,3}\b", "<cluster IP>"),
@@ -111,7 +111,7 @@ mod tests {
                 "{\n  \"a\": {\n    \"uid\": \"<uid>\"\n  },\n  \"b\": 1\n}\n",
             ),
             ("{ no JSON", "{ no JSON"),
-            ("Server Version: v1.36.3, v1.37.2", "Server Version: v1.36.<patch>, v1.37.2"),
+            ("Server Version: v1.36.3, v1.35.2", "Server Version: v1.36.<patch>, v1.35.2"),
             (
                 "Events:\n  Type     Reason  Age  From  Message\n  ----     ------  ---  ----  -------\n  \
                  Warning  ClusterIPNotAllocated  1s  ipallocator  gone\n",

@@ -17,6 +17,9 @@ use crate::generate::Cluster;
 use crate::preemptions::raw;
 use crate::verdicts::{Judgement, Result, VerdictSource, Verdicts};
 
+/// The reproduced release, which is the one nearest to the version that scheduler-plugins uses.
+const RELEASE: Release = Release::V1_36;
+
 /// The plugins in `contrib/`.
 #[derive(Debug, Default)]
 pub struct OurFamily {
@@ -31,7 +34,7 @@ impl OurFamily {
         {
             return Ok(setup.clone());
         }
-        let mut choices = Choices { features: Features::of(Release::V1_36), ..Choices::default() };
+        let mut choices = Choices { features: Features::of(RELEASE), ..Choices::default() };
         scheduler_plugins::register(&mut choices.plugins);
         let setup = Arc::new(Setup::read(Some(("", &config)), &choices)?);
         self.last = Some((config, setup.clone()));
@@ -80,7 +83,7 @@ impl VerdictSource for OurFamily {
 
 /// Returns the objects of the cluster, including those of the kinds that the plugins add.
 fn inventory(setup: &Setup, cluster: &Cluster) -> Result<Inventory> {
-    let mut inventory = Inventory::from_objects(cluster.objects.clone())?;
+    let mut inventory = Inventory::from_objects(cluster.objects.clone(), RELEASE)?;
     for kind in setup.engine.resources() {
         let ResourceName { plural, version, group } = kind.name();
         let known = inventory.custom_of(group, kind.kind()).next().is_some();

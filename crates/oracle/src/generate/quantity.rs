@@ -27,6 +27,9 @@ const MEMORY: &[&str] = &[
 // invalid; nobody relies on invalid scores.
 const MEMORY_NASTY: &[&str] = &["1", "128974848000m", "0.1Ki", "1m", "1Ei", "1.5", "1e12", "123456789"];
 
+/// Memory requests that are not a whole number of bytes.
+pub(super) const FRACTIONS: [&str; 3] = ["0.1Ki", "1m", "1.5"];
+
 /// Picks a CPU request.
 pub(super) fn cpu(random: &mut Random) -> &'static str {
     if random.chance(8) { random.pick::<&str>(CPU_NASTY) } else { random.pick::<&str>(CPU) }

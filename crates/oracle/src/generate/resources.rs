@@ -105,21 +105,21 @@ impl Flavour for PodLevel {
         if random.chance(5) {
             pod["spec"]["resources"]["requests"]["hugepages-2Mi"] = "4Mi".into();
         }
-        if kind == "limits" {
-            round_cpu(&mut pod["spec"]);
-        }
+        round_memory(&mut pod["spec"]);
     }
 }
 
-/// Rounds CPU amounts to thousandths. An API server adds up the containers' requests before rounding, and Harbormaster
-/// normally gets this sum from the API server. Without an API server, Harbormaster rounds each request before adding.
-fn round_cpu(spec: &mut Value) {
+/// Replaces fractions of bytes. An API server adds up the containers' amounts before rounding, and Harbormaster normally
+/// gets this sum from the API server. Without an API server, Harbormaster rounds each amount before adding.
+fn round_memory(spec: &mut Value) {
     for containers in ["initContainers", "containers"] {
         for container in spec[containers].as_array_mut().into_iter().flatten() {
             for kind in ["requests", "limits"] {
-                let cpu = container.pointer_mut(&format!("/resources/{kind}/cpu"));
-                if let Some(cpu) = cpu.filter(|cpu| *cpu == "100.5m") {
-                    *cpu = "101m".into();
+                let memory = container.pointer_mut(&format!("/resources/{kind}/memory"));
+                if let Some(memory) =
+                    memory.filter(|memory| quantity::FRACTIONS.iter().any(|text| *memory == *text))
+                {
+                    *memory = "103".into();
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, Result, bail};
-use harbormaster_api::features::Features;
+use harbormaster_api::{Release, features::Features};
 use harbormaster_framework::{
     cluster::Cluster,
     events::{
@@ -34,6 +34,7 @@ pub(super) struct Ours {
     /// The objects other than nodes and pods that hints read.
     cluster: Cluster,
     pod_events: PodEvents,
+    release: Release,
 }
 
 /// A decoded node or pod. Both fields are `None` if there is no object or it is of another kind.
@@ -56,8 +57,9 @@ impl Ours {
             (profile.name().to_string(), listeners)
         };
         let profiles = engine.profiles.iter().map(listeners).collect();
-        let pod_events = PodEvents::of(choices.features.release());
-        let mut ours = Self { profiles, resources, cluster, pod_events };
+        let release = features.release();
+        let pod_events = PodEvents::of(release);
+        let mut ours = Self { profiles, resources, cluster, pod_events, release };
         objects.iter().for_each(|object| drop(ours.set(object, Some(object))));
         Ok(ours)
     }
@@ -70,7 +72,7 @@ impl Ours {
         if !matches!(object["kind"].as_str(), Some("Pod" | "Node")) {
             return Ok(self.custom_events(object, old.as_ref(), new.as_ref()));
         }
-        let (old, new) = (decoded(old.as_ref())?, decoded(new.as_ref())?);
+        let (old, new) = (self.decoded(old.as_ref())?, self.decoded(new.as_ref())?);
         let all = |events: &mut dyn Iterator<Item = ClusterEvent>, change: OwnedChange| {
             events.map(|event| (event, change.clone())).collect::<Vec<_>>()
         };
@@ -92,6 +94,13 @@ impl Ours {
             (_, Decoded { pod: Some(_), .. }) => one(EventResource::AssignedPod, Action::ADD, of_pods),
             _ => bail!("a change concerns a finished pod"),
         })
+    }
+
+    fn decoded(&self, object: Option<&Value>) -> Result<Decoded> {
+        let Some(object) = object else { return Ok(Decoded::default()) };
+        let mut inventory = Inventory::from_objects(vec![object.clone()], self.release)?;
+        let pod = inventory.bound.pop().or_else(|| inventory.pending.pop());
+        Ok(Decoded { node: inventory.nodes.pop().map(Arc::new), pod: pod.map(Arc::new) })
     }
 
     fn custom_events(&mut self, object: &Value, old: Option<&Value>, new: Option<&Value>) -> Vec<Event> {
@@ -148,15 +157,8 @@ impl Ours {
     }
 }
 
-fn decoded(object: Option<&Value>) -> Result<Decoded> {
-    let Some(object) = object else { return Ok(Decoded::default()) };
-    let mut inventory = Inventory::from_objects(vec![object.clone()])?;
-    let pod = inventory.bound.pop().or_else(|| inventory.pending.pop());
-    Ok(Decoded { node: inventory.nodes.pop().map(Arc::new), pod: pod.map(Arc::new) })
-}
-
 /// Returns the decoded pending pods in the order of `objects`.
-pub(super) fn decoded_pods(objects: &[Value]) -> Result<Vec<Arc<PodInfo>>> {
-    let pods = Inventory::from_objects(objects.to_vec())?.pending;
+pub(super) fn decoded_pods(objects: &[Value], release: Release) -> Result<Vec<Arc<PodInfo>>> {
+    let pods = Inventory::from_objects(objects.to_vec(), release)?.pending;
     Ok(pods.into_iter().map(PodInfo::standalone).collect())
 }

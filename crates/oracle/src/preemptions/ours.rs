@@ -33,7 +33,7 @@ impl Ours {
     pub(super) fn new(options: &Options, objects: &[Value]) -> Result<Self> {
         let (features, parity) = (Features::of(options.release), options.parity);
         let setup = Setup::read(None, &Choices { features, parity, ..Choices::default() })?;
-        Ok(Self::of(setup.engine, Inventory::from_objects(objects.to_vec())?))
+        Ok(Self::of(setup.engine, Inventory::from_objects(objects.to_vec(), options.release)?))
     }
 
     /// Creates an engine with a configuration and the objects of a cluster.

@@ -1,7 +1,7 @@
 //! Applies proposals to manifests.
 
 use anyhow::{Context, Result};
-use harbormaster_api::{pod::Container, selector::Requirement};
+use harbormaster_api::{Release, pod::Container, selector::Requirement};
 use harbormaster_sim::{Change, Inventory, Remedy};
 use serde_json::{Value, json};
 
@@ -9,13 +9,13 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Changes the objects as the remedy proposes; `pod` is the `namespace/name` of the pod that it is for.
-pub(super) fn apply(objects: &mut Vec<Value>, pod: &str, remedy: &Remedy) -> Result<()> {
+pub(super) fn apply(objects: &mut Vec<Value>, pod: &str, remedy: &Remedy, release: Release) -> Result<()> {
     let mut changes: Vec<&Change> = remedy.changes.iter().collect();
     // Later terms are removed first, so that the positions of earlier ones stay valid.
     changes.sort_by_key(|change| std::cmp::Reverse(position(change)));
     for change in changes {
         match change {
-            Change::LowerRequest { resource, .. } => lower(objects, pod, resource, remedy)?,
+            Change::LowerRequest { resource, .. } => lower(objects, pod, resource, remedy, release)?,
             Change::Uncordon { node } => in_service(find(objects, "Node", node)?),
             Change::AddNode { like } => {
                 let mut copy = find(objects, "Node", like)?.clone();
@@ -129,9 +129,9 @@ fn drop_port(spec: &mut Value, port: i32, protocol: &str) {
 }
 
 /// Writes the amounts that the containers of the changed pod request.
-fn lower(objects: &mut [Value], pod: &str, resource: &str, remedy: &Remedy) -> Result<()> {
+fn lower(objects: &mut [Value], pod: &str, resource: &str, remedy: &Remedy, release: Release) -> Result<()> {
     let value = find(objects, "Pod", pod)?;
-    let decoded = Inventory::from_objects(vec![value.clone()])?;
+    let decoded = Inventory::from_objects(vec![value.clone()], release)?;
     let decoded = decoded.pending.first().context("the pod is pending")?;
     let spec = remedy.changed(decoded).spec;
     let amount = |list: &[(harbormaster_api::Str, i64)]| {

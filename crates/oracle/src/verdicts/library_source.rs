@@ -40,7 +40,7 @@ impl VerdictSource for HarbormasterLibrary {
         let mut verdicts: Verdicts = judgement.into();
         if cluster.of_kind("DeviceClass").next().is_some() {
             let setup = Setup::read(Some(("", &config)), &Choices { features, ..Choices::default() })?;
-            let inventory = Inventory::from_objects(cluster.objects.clone())?;
+            let inventory = Inventory::from_objects(cluster.objects.clone(), self.release)?;
             let devices = || devices::add(&setup.engine, inventory, &mut verdicts);
             catch_unwind(AssertUnwindSafe(devices))
                 .map_err(|_| anyhow::anyhow!("harbormaster panicked while it allocated devices"))?;

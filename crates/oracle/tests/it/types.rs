@@ -1,10 +1,11 @@
 //! The tables of Kubernetes API types in `crates/validation/src` match the real types: `schema.txt` those of the main
-//! release, `schema_1.37.txt` those of kinds that only release 1.37 serves.
+//! release, `schema_1.37.txt` those of kinds that only release 1.37 serves, and fields that it adds to other types.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p harbormaster-oracle --test it types::` regenerates the first table, and with `--
-//! --ignored` the second. To add a kind, first add a line with only its name, for example `networking.Ingress`.
+//! --ignored` the second. To add a kind, first add a line with only its name, for example `networking.Ingress`. To add
+//! the new fields of a type to the second table, first add a line with its name and a plus sign.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,18 +17,22 @@ use crate::releases::MAIN;
 
 const TABLES: &str = "../validation/src";
 const MAIN_TABLE: &str = "schema.txt";
+/// Sign of a line with the fields that a release adds to a type.
+const ADDS: &str = "+";
+
+/// Returns the type of the field that a word defines.
+fn of_field(word: &str) -> Option<&str> {
+    let of = word.rsplit(':').next()?;
+    let of = of.rsplit_once(']').map_or(of, |(_, of)| of);
+    Some(of.trim_start_matches(['+', '!', '@', '?', '*', '%', '^']))
+}
 
 /// Returns the kinds, which are the types that no other type has as a field.
 fn kinds<'a>(lines: &[&'a str]) -> Vec<&'a str> {
-    let words = |line: &'a str| line.split(' ');
-    let of_field = |word: &'a str| {
-        let of = word.rsplit(':').next()?;
-        let of = of.rsplit_once(']').map_or(of, |(_, of)| of);
-        Some(of.trim_start_matches(['+', '!', '@', '?', '*', '%', '^']))
-    };
     let used: BTreeSet<&str> =
-        lines.iter().flat_map(|line| words(line).skip(1)).filter_map(of_field).collect();
-    lines.iter().filter_map(|line| words(line).next()).filter(|name| !used.contains(name)).collect()
+        lines.iter().flat_map(|line| line.split(' ').skip(1)).filter_map(of_field).collect();
+    let whole = lines.iter().filter(|line| !adds(line));
+    whole.map(|line| name(line)).filter(|name| !used.contains(name)).collect()
 }
 
 fn path_of(table: &str) -> PathBuf {
@@ -39,37 +44,85 @@ fn name(line: &str) -> &str {
     line.split(' ').next().unwrap_or_default()
 }
 
-/// Compares a table with the types of a release, apart from the types in another table.
-fn matches_the_real_types(release: Release, table: &str, other: &str) {
-    let path = path_of(table);
-    let text = fs::read_to_string(&path).expect("the table is readable");
-    let (head, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
+/// Returns true if a line has the fields that a release adds to a type.
+fn adds(line: &str) -> bool {
+    line.split(' ').nth(1) == Some(ADDS)
+}
+
+/// Splits a table into its comments and its lines.
+fn parts(text: &str) -> (Vec<&str>, Vec<&str>) {
+    text.lines().partition(|line| line.starts_with('#'))
+}
+
+/// Returns the real types of these kinds and the types that they contain, one per line.
+fn real_types(release: Release, kinds: &[&str]) -> String {
     let binary = RealBinary::ensure(release).expect("the components can be built");
-    let output =
-        Command::new(binary.path()).arg("types").args(kinds(&lines)).output().expect("the program starts");
+    let output = Command::new(binary.path()).arg("types").args(kinds).output().expect("the program starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let known: BTreeSet<&str> = other.lines().map(name).collect();
-    let real = String::from_utf8(output.stdout).expect("types are text");
-    let real: Vec<&str> = real.lines().filter(|line| !known.contains(name(line))).collect();
+    String::from_utf8(output.stdout).expect("types are text")
+}
+
+/// Compares the lines of a table with the expected ones, or writes these.
+fn matches(table: &str, ours: (Vec<&str>, Vec<&str>), real: &[String]) {
+    let (head, lines) = ours;
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(&path, format!("{}\n{}\n", head.join("\n"), real.join("\n")))
+        fs::write(path_of(table), format!("{}\n{}\n", head.join("\n"), real.join("\n")))
             .expect("the table is writable");
         return;
     }
-    let (ours, theirs) = (BTreeSet::from_iter(lines), BTreeSet::from_iter(real));
-    let only_ours: Vec<_> = ours.difference(&theirs).collect();
-    let only_theirs: Vec<_> = theirs.difference(&ours).collect();
-    assert!(ours == theirs, "only in the table: {only_ours:#?}\nonly in Kubernetes: {only_theirs:#?}");
+    let real: BTreeSet<&str> = real.iter().map(String::as_str).collect();
+    let ours = BTreeSet::from_iter(lines);
+    let only_ours: Vec<_> = ours.difference(&real).collect();
+    let only_theirs: Vec<_> = real.difference(&ours).collect();
+    assert!(ours == real, "only in the table: {only_ours:#?}\nonly in Kubernetes: {only_theirs:#?}");
+}
+
+/// Returns the lines of a release's own table: the types that its kinds and its additions to types contain, as far as
+/// the main table lacks them.
+fn own_lines(lines: &[&str], main: &[&str], real: &str) -> Vec<String> {
+    let main: BTreeMap<&str, &str> = main.iter().map(|line| (name(line), *line)).collect();
+    let real: BTreeMap<&str, &str> = real.lines().map(|line| (name(line), line)).collect();
+    let mut wanted: Vec<&str> = kinds(lines);
+    let mut own: BTreeMap<&str, String> = BTreeMap::new();
+    for extended in lines.iter().filter(|line| adds(line)).map(|line| name(line)) {
+        let known: BTreeSet<&str> = main[extended].split(' ').collect();
+        let added: Vec<&str> = real[extended].split(' ').filter(|word| !known.contains(word)).collect();
+        wanted.extend(added.iter().copied().filter_map(of_field));
+        own.insert(extended, format!("{extended} {ADDS} {}", added.join(" ")));
+    }
+    while let Some(next) = wanted.pop() {
+        let Some(line) = real.get(next).filter(|_| !main.contains_key(next)) else { continue };
+        if own.insert(next, (*line).to_owned()).is_none() {
+            wanted.extend(line.split(' ').skip(1).filter_map(of_field));
+        }
+    }
+    own.into_values().collect()
 }
 
 #[test]
 fn the_table_of_types_matches_the_real_types() {
-    matches_the_real_types(MAIN, MAIN_TABLE, "");
+    let text = fs::read_to_string(path_of(MAIN_TABLE)).unwrap();
+    let ours = parts(&text);
+    let real: Vec<String> = real_types(MAIN, &kinds(&ours.1)).lines().map(str::to_owned).collect();
+    matches(MAIN_TABLE, ours, &real);
 }
 
 #[test]
 #[ignore = "builds Kubernetes 1.37"]
 fn the_table_of_types_of_1_37_matches_the_real_types() {
-    let main = fs::read_to_string(path_of(MAIN_TABLE)).unwrap();
-    matches_the_real_types(Release::V1_37, "schema_1.37.txt", &main);
+    const TABLE: &str = "schema_1.37.txt";
+    let (main, text) = [MAIN_TABLE, TABLE].map(|table| fs::read_to_string(path_of(table)).unwrap()).into();
+    let ((_, main), ours) = (parts(&main), parts(&text));
+    let all = [kinds(&main), kinds(&ours.1)].concat();
+    let real = own_lines(&ours.1, &main, &real_types(Release::V1_37, &all));
+    matches(TABLE, ours, &real);
+}
+
+#[test]
+fn a_table_has_the_new_types_and_the_fields_that_are_added_to_listed_types() {
+    let main = ["a.Kind 1:spec:a.Spec 2:status:a.Status", "a.Spec 1:x:s", "a.Status 1:y:s"];
+    let real = "a.Kind 1:spec:a.Spec 2:status:a.Status\na.More 1:z:*a.Part\na.Part 1:s:s\n\
+                a.Spec 1:x:s 2:more:a.More\na.Status 1:y:s 2:part:a.Other\na.Other\na.New 1:n:a.Part\n";
+    let own = own_lines(&["a.New", "a.Spec +"], &main, real);
+    assert_eq!(own, ["a.More 1:z:*a.Part", "a.New 1:n:a.Part", "a.Part 1:s:s", "a.Spec + 2:more:a.More"]);
 }

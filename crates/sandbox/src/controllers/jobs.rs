@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     ControllerContext, MOST_AT_ONCE, OwnedObjects,
+    job_groups::{OwnedGroups, join},
     pod_control::{EventWording, PodControl},
     pod_of, write_status,
 };
@@ -25,6 +26,8 @@ use crate::{
 /// Pause after the first failed pod. Each further failure doubles the pause.
 const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// Pause after the API server has refused the group of a Job's pods.
+const PAUSE_WITHOUT_GROUP: Duration = Duration::from_secs(5);
 
 /// Stand-in for the Job controller.
 #[derive(Debug, Default)]
@@ -65,25 +68,37 @@ impl Jobs {
         tools: &ControllerContext,
         jobs: &Mirror,
         pods: &OwnedObjects<'_>,
+        groups: Option<&OwnedGroups<'_>>,
     ) -> Option<Timestamp> {
         let now = tools.clock.now();
         let has_ended = |job: &Value| ["Complete", "Failed"].iter().any(|end| condition(job, end).is_some());
         let open: Vec<&Value> = jobs.all().filter(|job| !is_ending(job) && !has_ended(job)).collect();
         let known: HashSet<&str> = open.iter().map(|job| uid(job)).collect();
         self.tried.retain(|uid, _| known.contains(uid.as_str()));
-        open.into_iter().filter_map(|job| self.step(tools, job, &Pods::of(job, pods), now)).min()
+        let step = |job: &&Value| {
+            let control =
+                PodControl { tools, component: "job-controller", owner: job, words: EventWording::Usual };
+            let has_pods = !pods.of(job).is_empty();
+            match groups.map_or(Ok(None), |groups| groups.ensure(&control, has_pods)) {
+                Ok(group) => self.step(&control, &Pods::of(job, pods), group.as_ref(), now),
+                Err(failure) => {
+                    tracing::warn!(err = %failure, job = name(job), "The pods of a Job get no group");
+                    Some(now + PAUSE_WITHOUT_GROUP)
+                }
+            }
+        };
+        open.iter().filter_map(step).min()
     }
 
     /// Takes one step for a job. Returns the time of the next step.
     fn step(
         &mut self,
-        tools: &ControllerContext,
-        job: &Value,
+        control: &PodControl<'_>,
         pods: &Pods<'_>,
+        group: Option<&Value>,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let control =
-            PodControl { tools, component: "job-controller", owner: job, words: EventWording::Usual };
+        let (tools, job) = (control.tools, control.owner);
         let tried = self.tried.entry(uid(job).to_owned()).or_insert_with(|| JobHistory {
             began: now,
             failed: pods.failed,
@@ -104,7 +119,7 @@ impl Jobs {
         } else {
             let wanted = if tried.pause.is_some() { 0 } else { wanted(job, pods.succeeded) };
             for _ in pods.active.len()..wanted.min(pods.active.len() + MOST_AT_ONCE) {
-                carry_on("The Job controller", control.create(pod(job)));
+                carry_on("The Job controller", control.create(pod(job, group)));
             }
             if job["spec"]["suspend"] == true {
                 pods.active.iter().for_each(|pod| control.delete(pod));
@@ -215,8 +230,11 @@ fn wanted(job: &Value, succeeded: usize) -> usize {
     }
 }
 
-fn pod(job: &Value) -> Value {
+fn pod(job: &Value, group: Option<&Value>) -> Value {
     let mut pod = pod_of(job);
+    if let Some(group) = group {
+        join(&mut pod, group);
+    }
     pod["metadata"]["generateName"] = format!("{}-", name(job)).into();
     for (label, value) in [
         ("batch.kubernetes.io/controller-uid", uid(job)),

@@ -7,6 +7,7 @@ mod cron_jobs;
 mod daemon_sets;
 mod events;
 mod failing_pods;
+mod job_groups;
 mod node_failure;
 mod pod_groups;
 mod resource_claims;

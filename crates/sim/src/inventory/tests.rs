@@ -175,7 +175,8 @@ fn jobs_get_their_pods_and_cron_jobs_get_the_pods_of_one_run() {
 
 #[test]
 fn objects_from_memory_are_named_by_their_index() {
-    let errors = Inventory::from_objects(vec![json!({"kind": "Pod"}), json!(1)]).unwrap_err();
+    let errors =
+        Inventory::from_objects(vec![json!({"kind": "Pod"}), json!(1)], Release::NEWEST).unwrap_err();
     let text = errors.to_string();
     assert!(
         text.starts_with("objects[0]: Pod: metadata.name: ")

@@ -37,7 +37,7 @@ fn member(name: &str, group: &str, priority: i32) -> Value {
 fn run(objects: Vec<Value>) -> Report {
     let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
     let setup = Setup::read(None, &Choices { features, ..Choices::default() }).unwrap();
-    simulate(setup.engine, Inventory::from_objects(objects).unwrap(), &mut |_, _| {})
+    simulate(setup.engine, Inventory::from_objects(objects, features.release()).unwrap(), &mut |_, _| {})
 }
 
 /// Each pod with its fate and its message.

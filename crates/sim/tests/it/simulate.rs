@@ -1,6 +1,6 @@
 //! Simulations of small clusters.
 
-use harbormaster_api::{Node, Pod, features::Features};
+use harbormaster_api::{Node, Pod, Release, features::Features};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{
     Explained, Inventory, PodExplanation, PodReport, Report, explain_independent, explain_simulated,
@@ -158,7 +158,7 @@ fn a_pod_whose_claim_does_not_exist_waits_with_the_reason() {
     let mut objects = objects();
     let claim = json!({"name": "card", "resourceClaimName": "missing"});
     objects[2]["spec"] = json!({"containers": [], "resourceClaims": [claim]});
-    let Explained { report, .. } = explained(Inventory::from_objects(objects).unwrap());
+    let Explained { report, .. } = explained(Inventory::from_objects(objects, Release::NEWEST).unwrap());
     let [pod] = report.pods.as_slice() else { panic!("{report:?}") };
     assert_eq!(pod.pre_enqueue.as_ref().map(|status| status.plugin.as_ref()), Some("DynamicResources"));
     assert_eq!(pod.message.as_deref(), Some("could not find ResourceClaim \"default/missing\""));
@@ -205,7 +205,7 @@ fn a_pod_that_was_placed_and_then_preempted_is_reported_once() {
         pod("anchor", "500m", 10, Value::Null),
         pod("low", "1500m", 1, Value::Null),
     ];
-    let report = run(Inventory::from_objects(objects).unwrap());
+    let report = run(Inventory::from_objects(objects, Release::NEWEST).unwrap());
     let why = "Preempted by pod default/high on node n";
     let expected = [
         ("default/high", Some("n"), None),
@@ -294,7 +294,8 @@ fn a_missing_claim_is_reported_once() {
         "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "index"}}],
     });
     let setup = Setup::read(None, &Choices::default()).unwrap();
-    let report = simulate(setup.engine, Inventory::from_objects(objects).unwrap(), &mut |_, _| {});
+    let report =
+        simulate(setup.engine, Inventory::from_objects(objects, Release::NEWEST).unwrap(), &mut |_, _| {});
     assert_eq!(
         report.pods[0].message.as_deref(),
         Some("0/2 nodes are available: persistentvolumeclaim \"index\" not found.")

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use harbormaster_api::labels::subdomain_errors;
+use harbormaster_api::{Release, labels::subdomain_errors};
 use serde_json::{Value, json};
 
 use super::{
@@ -360,6 +360,8 @@ fn kind_of_version(definition: &Value, version: &Value, names: &Value) -> Kind {
         },
         group,
         custom: Some(Arc::new(Custom::new(definition, version))),
+        // Releases do not differ in the fields of custom resources.
+        release: Release::NEWEST,
     }
 }
 

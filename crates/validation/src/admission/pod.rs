@@ -2,9 +2,7 @@
 
 mod whole;
 
-use harbormaster_api::{
-    Quantity, Release, Timestamp, requests::spec_request_list, resources::is_pod_level, wire::Decoder,
-};
+use harbormaster_api::{Quantity, Release, Timestamp, requests::spec_request_list, wire::Decoder};
 use serde_json::{Value, json};
 
 use super::{
@@ -26,16 +24,10 @@ pub(super) fn defaults(pod: &mut Value, release: Release, now: Timestamp) {
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         spec["terminationGracePeriodSeconds"] = 1.into();
     }
-    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
-    for containers in ["initContainers", "containers"] {
-        for container in list_mut(spec, &format!("/{containers}")) {
-            default_container(container, host_network);
-        }
+    if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
+        default_host_ports(spec);
     }
-    match release < Release::V1_37 {
-        true => default_requests(spec),
-        false => whole::defaults(spec),
-    }
+    default_requests(spec, release);
     let (quality, conditions) = (quality_of_service(spec), gated.then(|| gated_condition(now)));
     if map(pod, "status").is_some() {
         default(&mut pod["status"], "phase", "Pending");
@@ -57,13 +49,28 @@ fn gated_condition(now: Timestamp) -> Value {
     })
 }
 
-/// Sets the defaults of a container. A limit is the default for a missing request.
-fn default_container(container: &mut Value, host_network: bool) {
-    for port in list_mut(container, "/ports") {
-        if host_network && let Some(number) = port.get("containerPort").cloned() {
-            default(port, "hostPort", number);
+fn default_host_ports(spec: &mut Value) {
+    for containers in ["/initContainers", "/containers"] {
+        for container in list_mut(spec, containers) {
+            for port in list_mut(container, "/ports") {
+                if let Some(number) = port.get("containerPort").cloned() {
+                    default(port, "hostPort", number);
+                }
+            }
         }
     }
+}
+
+/// Sets the missing requests of a pod's spec, and the missing limits of the pod as a whole, as the API server of a
+/// release does for a new pod. A container's limit is the default for its request.
+pub fn default_requests(spec: &mut Value, release: Release) {
+    for containers in ["/initContainers", "/containers"] {
+        list_mut(spec, containers).iter_mut().for_each(default_requests_of_container);
+    }
+    whole::defaults(spec, release);
+}
+
+fn default_requests_of_container(container: &mut Value) {
     let Some(resources) = map(container, "resources") else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
     let requests = resources.entry("requests").or_insert_with(|| json!({}));
@@ -71,21 +78,6 @@ fn default_container(container: &mut Value, host_network: bool) {
         for (name, amount) in limits {
             requests.entry(name).or_insert(amount);
         }
-    }
-}
-
-/// If the pod has pod-level limits, sets each missing pod-level request to the sum of the containers' requests or, if
-/// no container requests the resource, to the limit.
-fn default_requests(spec: &mut Value) {
-    let limits = spec.pointer("/resources/limits").and_then(Value::as_object).cloned().unwrap_or_default();
-    if limits.is_empty() {
-        return;
-    }
-    let asked = requests_of_containers(spec).into_iter().filter(|(name, _)| is_pod_level(name));
-    let amounts = asked.map(|(name, amount)| (name, amount.to_string().into()));
-    let Some(requests) = map(&mut spec["resources"], "requests") else { return };
-    for (name, amount) in amounts.chain(limits) {
-        requests.entry(name).or_insert(amount);
     }
 }
 

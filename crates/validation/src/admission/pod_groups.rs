@@ -12,7 +12,7 @@ use harbormaster_api::{
 };
 use serde_json::{Value, json};
 
-use self::field::Field;
+pub(super) use self::field::Field;
 use super::{
     Context, Errors, Refusal, conditions,
     meta::{label_errors, path_segment_errors},
@@ -178,7 +178,7 @@ fn check_group(spec: &Field<'_>, errors: &mut Errors) {
 }
 
 /// Checks that there is at most one topology constraint, and that it names a label.
-fn check_topology(topology: &Field<'_>, errors: &mut Errors) {
+pub(super) fn check_topology(topology: &Field<'_>, errors: &mut Errors) {
     let constraints = list(topology.new, "");
     if constraints.len() > 1 {
         errors.push(FieldError::too_many(&topology.place, constraints.len() as i64, 1));

@@ -35,6 +35,7 @@ fn real(features: Features) -> ControlPlane {
             Feature::GenericWorkload,
             Feature::TopologyAwareWorkloadScheduling,
             Feature::PodGroupPreemptionPolicy,
+            Feature::WorkloadWithJob,
         ];
         let gates: Vec<String> = gates.iter().map(|gate| format!("{gate}={}", is_on(gate))).collect();
         apiserver_flags.push(format!("--feature-gates={}", gates.join(",")));

@@ -10,36 +10,40 @@ use crate::FieldError;
 
 /// A field of a new or changed object. Fields that a change leaves as they are need no check.
 #[derive(Debug)]
-pub(super) struct Field<'a> {
+pub(in crate::admission) struct Field<'a> {
     /// Path of the field.
-    pub(super) place: String,
+    pub(in crate::admission) place: String,
     /// The value; null if the field is not set.
-    pub(super) new: &'a Value,
+    pub(in crate::admission) new: &'a Value,
     /// The value before the change; `None` if the object or the list element that contains the field is new.
-    pub(super) old: Option<&'a Value>,
+    pub(in crate::admission) old: Option<&'a Value>,
 }
 
 impl<'a> Field<'a> {
-    pub(super) fn new(place: impl Into<String>, new: &'a Value, old: Option<&'a Value>) -> Self {
+    pub(in crate::admission) fn new(
+        place: impl Into<String>,
+        new: &'a Value,
+        old: Option<&'a Value>,
+    ) -> Self {
         Self { place: place.into(), new, old }
     }
 
     /// Returns a field of this field's value.
-    pub(super) fn field(&self, name: &str) -> Self {
+    pub(in crate::admission) fn field(&self, name: &str) -> Self {
         Self::new(format!("{}.{name}", self.place), &self.new[name], self.old.map(|old| &old[name]))
     }
 
-    pub(super) fn is_set(&self) -> bool {
+    pub(in crate::admission) fn is_set(&self) -> bool {
         !self.new.is_null()
     }
 
     /// Returns true if the value is new.
-    pub(super) fn may_be_wrong(&self) -> bool {
+    pub(in crate::admission) fn may_be_wrong(&self) -> bool {
         self.old != Some(self.new)
     }
 
     /// Returns a field that only new objects may set, if its value needs further checks.
-    pub(super) fn fixed(&self, name: &str, errors: &mut Errors) -> Option<Self> {
+    pub(in crate::admission) fn fixed(&self, name: &str, errors: &mut Errors) -> Option<Self> {
         let field = self.field(name);
         if field.may_be_wrong() && field.old.is_some() {
             errors.push(FieldError::invalid(field.place, Value::Null, IMMUTABLE));
@@ -49,7 +53,7 @@ impl<'a> Field<'a> {
     }
 
     /// Checks that exactly one of two fields is set.
-    pub(super) fn check_one_of(&self, names: [&str; 2], errors: &mut Errors) {
+    pub(in crate::admission) fn check_one_of(&self, names: [&str; 2], errors: &mut Errors) {
         let are_set = |value: &Value| names.map(|name| is_given(&value[name]));
         if self.old.map(are_set) == Some(are_set(self.new)) {
             return;
@@ -65,7 +69,12 @@ impl<'a> Field<'a> {
     }
 
     /// Checks a string that must not be empty.
-    pub(super) fn check_required(&self, name: &str, form: fn(&str) -> Vec<String>, errors: &mut Errors) {
+    pub(in crate::admission) fn check_required(
+        &self,
+        name: &str,
+        form: fn(&str) -> Vec<String>,
+        errors: &mut Errors,
+    ) {
         let field = self.field(name);
         if !field.may_be_wrong() {
             return;
@@ -78,7 +87,7 @@ impl<'a> Field<'a> {
     }
 
     /// Checks the form of a string.
-    pub(super) fn check_form(&self, form: fn(&str) -> Vec<String>, errors: &mut Errors) {
+    pub(in crate::admission) fn check_form(&self, form: fn(&str) -> Vec<String>, errors: &mut Errors) {
         if let Some(text) = self.new.as_str() {
             checks::check_form(text, &self.place, form, errors);
         }
