@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// Arguments: the annotation or label that the plugin reads, and its preference.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub(crate) key: String,
     pub(crate) is_label: bool,

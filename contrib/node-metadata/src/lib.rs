@@ -3,22 +3,20 @@
 //! The plugin has the name and the arguments of the plugin of
 //! [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins). `README.md` lists the differences.
 //!
-//! Reading order: this file (scores), [`args`], [`layout`] (how times are written).
+//! Reading order: this file (scores), [`values`] (what nodes have), [`args`], [`layout`] (how times are written).
 
 pub mod args;
 pub mod layout;
+pub mod values;
 
 use harbormaster::prelude::*;
 
 use args::{Args, Settings};
+use values::Values;
 
 /// Prefers nodes by their metadata. See the [crate's documentation](crate).
 #[derive(Clone, Debug)]
 pub struct NodeMetadata(Settings);
-
-/// Final scores of all rows.
-#[derive(Clone, Debug, Default)]
-pub struct Scored(Vec<i64>);
 
 impl Plugin for NodeMetadata {
     const NAME: &'static str = "NodeMetadata";
@@ -33,43 +31,52 @@ impl Build for NodeMetadata {
     }
 }
 
-/// PreScore computes all scores, because the score of a node depends on the lowest and the highest value.
-impl PreScore<WholeCluster, (), Scored> for NodeMetadata {
-    fn pre_score(&self, cx: &Cycle<'_>, (): &(), candidates: &NodeSet) -> PluginResult<PreScored<Scored>> {
-        let values: Vec<(NodeIdx, f64)> =
-            candidates.iter().filter_map(|row| Some((row, self.value(cx.nodes.node(row))?))).collect();
-        let (worst, best) =
-            values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(worst, best), (_, value)| {
-                (worst.min(*value), best.max(*value))
-            });
-        if values.is_empty() {
-            return Ok(PreScored::Skip);
-        }
-        let mut scores = vec![0; cx.nodes.rows()];
-        for (row, value) in values {
-            scores[row.at()] = score(value, worst, best);
-        }
-        Ok(PreScored::Continue(Scored(scores)))
+impl Indexed for NodeMetadata {
+    type Index = Values;
+
+    fn prepare(&self, values: &mut Values, view: ClusterView<'_>, _: &PodInfo) {
+        values.read(&self.0, view);
     }
 }
 
-impl Score<WholeCluster, Scored> for NodeMetadata {
-    fn score(&self, _: &Cycle<'_>, scored: &Scored, node: NodeRef<'_>) -> PluginResult<i64> {
-        Ok(scored.0.get(node.idx().at()).copied().unwrap_or(0))
+/// Finds the lowest and the highest value, on which all scores depend.
+impl PreScore<WholeCluster, (), Range> for NodeMetadata {
+    fn pre_score(&self, cx: &Cycle<'_>, (): &(), candidates: &NodeSet) -> PluginResult<PreScored<Range>> {
+        let values = self.index(cx)?.of(&self.0);
+        let mut range = Range { worst: f64::INFINITY, best: f64::NEG_INFINITY };
+        for value in candidates.iter().filter_map(|row| value_at(values, row)) {
+            range = Range { worst: range.worst.min(value), best: range.best.max(value) };
+        }
+        Ok(if range.worst <= range.best { PreScored::Continue(range) } else { PreScored::Skip })
     }
 }
 
-impl NodeMetadata {
-    /// Returns the node's value, of which the highest is the best. `None` if it is missing or malformed.
-    fn value(&self, node: NodeRef<'_>) -> Option<f64> {
-        let Settings { key, is_label, layout, prefers_low } = &self.0;
-        let text = if *is_label { node.labels()?.get(key)? } else { node.object()?.annotations.get(key)? };
-        let value = match layout {
-            // The age of a node is not needed: only differences between times count, and these need no clock.
-            Some(layout) => layout.parse(text)? as f64,
-            None => text.parse().ok().filter(|number: &f64| number.is_finite())?,
-        };
-        Some(if *prefers_low { -value } else { value })
+impl Score<WholeCluster, Range> for NodeMetadata {
+    fn score(&self, cx: &Cycle<'_>, range: &Range, node: NodeRef<'_>) -> PluginResult<i64> {
+        Ok(range.score(value_at(self.index(cx)?.of(&self.0), node.idx())))
+    }
+
+    fn score_batch(&self, cx: &Cycle<'_>, range: &Range, scores: &mut Scores<'_>) -> PluginResult<()> {
+        let values = self.index(cx)?.of(&self.0);
+        scores.iter_mut().for_each(|(row, score)| *score = range.score(value_at(values, row)));
+        Ok(())
+    }
+}
+
+fn value_at(values: &[Option<f64>], row: NodeIdx) -> Option<f64> {
+    values.get(row.at()).copied().flatten()
+}
+
+/// The lowest and the highest value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Range {
+    worst: f64,
+    best: f64,
+}
+
+impl Range {
+    fn score(self, value: Option<f64>) -> i64 {
+        value.map_or(0, |value| score(value, self.worst, self.best))
     }
 }
 

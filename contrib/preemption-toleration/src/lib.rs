@@ -7,13 +7,15 @@
 
 pub mod policy;
 
+use std::cell::Cell;
+
 use harbormaster::{
     api::{Str, Timestamp},
     preemption::{DefaultPreemption, DefaultPreemptionArgs, EvictionTerms},
     prelude::*,
 };
 
-use policy::PriorityClass;
+use policy::{NEVER, PriorityClass};
 
 /// Preempts pods, but none that its priority class protects. See the [crate's documentation](crate).
 #[derive(Clone, Debug)]
@@ -67,8 +69,14 @@ impl PostFilter for PreemptionToleration {
         let classes = self.watched(cx.what_if.objects());
         // The classes are copied, because the search changes the cluster.
         let classes = classes.all().map(|class| (class.metadata.name.clone(), class.object)).collect();
-        let mut terms = Tolerations { classes, preemptor: cx.pod.priority(), now: cx.what_if.now() };
-        self.0.post_filter_with(cx, &mut terms)
+        let (preemptor, now) = (cx.pod.priority(), cx.what_if.now());
+        let mut terms = Tolerations { classes, preemptor, now, first_end: Cell::new(NEVER) };
+        let answer = self.0.post_filter_with(cx, &mut terms)?;
+        let first_end = terms.first_end.get();
+        if first_end < NEVER && !matches!(answer, PostFiltered::Nominate { .. }) {
+            cx.try_again_at(first_end);
+        }
+        Ok(answer)
     }
 }
 
@@ -77,6 +85,8 @@ struct Tolerations {
     classes: Vec<(Str, PriorityClass)>,
     preemptor: i32,
     now: Timestamp,
+    /// Earliest end of the protection of a pod that was spared.
+    first_end: Cell<Timestamp>,
 }
 
 impl EvictionTerms for Tolerations {
@@ -87,7 +97,10 @@ impl EvictionTerms for Tolerations {
     fn spares(&self, pod: &PodInfo) -> bool {
         let class = pod.spec.priority_class.as_ref();
         let class = class.and_then(|name| self.classes.iter().find(|(other, _)| other == name));
-        class.is_some_and(|(_, class)| class.protects(pod, self.preemptor, self.now))
+        let end = class.and_then(|(_, class)| class.protected_until(pod, self.preemptor, self.now));
+        let Some(end) = end else { return false };
+        self.first_end.set(self.first_end.get().min(end));
+        true
     }
 }
 

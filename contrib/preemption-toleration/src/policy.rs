@@ -67,20 +67,24 @@ impl TryFrom<Wire> for PriorityClass {
     }
 }
 
+/// End of a protection that never ends.
+pub const NEVER: Timestamp = Timestamp(i64::MAX);
+
 impl PriorityClass {
-    /// Returns true if the class protects its pod from a pod of the given priority.
-    pub fn protects(&self, pod: &Pod, preemptor: i32, now: Timestamp) -> bool {
+    /// Returns the time until which the class protects its pod from a pod of the given priority; `None` if it does not
+    /// protect the pod now.
+    pub fn protected_until(&self, pod: &Pod, preemptor: i32, now: Timestamp) -> Option<Timestamp> {
         if i64::from(preemptor) >= self.minimum {
-            return false;
+            return None;
         }
-        let Ok(seconds) = u64::try_from(self.seconds) else { return true };
+        let Ok(seconds) = u64::try_from(self.seconds) else { return Some(NEVER) };
         let scheduled = pod.condition("PodScheduled").filter(|condition| condition.status == "True");
         match scheduled {
             // The pod is not scheduled for long enough, because it is not scheduled at all.
-            None => true,
+            None => Some(now + Duration::from_secs(seconds.max(1))),
             Some(condition) => {
                 let since = condition.last_transition.unwrap_or_default();
-                since + Duration::from_secs(seconds) > now
+                Some(since + Duration::from_secs(seconds)).filter(|end| *end > now)
             }
         }
     }

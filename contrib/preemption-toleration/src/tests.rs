@@ -59,18 +59,52 @@ fn victim(class: &str, seconds_ago: i64) -> PodBuilder {
 
 /// Names of the pods that are evicted for a pod of the given priority, or `None` if eviction does not help.
 fn evicted(classes: Vec<Value>, victims: Vec<PodBuilder>, priority: i32) -> Option<Vec<String>> {
+    answer(classes, victims, priority).0
+}
+
+/// The same, and the number of seconds after which the pod is tried again.
+fn answer(
+    classes: Vec<Value>,
+    victims: Vec<PodBuilder>,
+    priority: i32,
+) -> (Option<Vec<String>>, Option<u64>) {
     let mut registry = Registry::default();
     registry.register::<Room>();
     let mut nodes = cluster([node("n").allocatable("4", "8Gi", 110)], victims);
     nodes.set_now(Timestamp::from_secs(NOW));
     set_custom::<PriorityClass>(&mut nodes, classes);
     let mut world = WhatIfTrial::new(profile(&registry, &[("Filter", &["Room"])]), nodes);
-    match world.ask(&plugin(), &pod("p").cpu("4").priority(priority).info()).unwrap() {
+    let victims = match world.ask(&plugin(), &pod("p").cpu("4").priority(priority).info()).unwrap() {
         PostFiltered::Nominate { victims, .. } => {
             Some(victims.iter().map(|pod: &Arc<PodInfo>| pod.name.to_string()).collect())
         }
         _ => None,
-    }
+    };
+    (victims, world.retry_at().map(|time| time.since(Timestamp::from_secs(NOW)).as_secs()))
+}
+
+#[test]
+fn a_pod_that_waits_for_the_end_of_a_toleration_is_tried_again_when_it_ends() {
+    let retried =
+        |classes: Vec<Value>, victims: Vec<PodBuilder>, priority| answer(classes, victims, priority).1;
+    let tolerant = || vec![tolerant("200", "100")];
+    assert_eq!(retried(tolerant(), vec![victim("tolerant", 10)], 199), Some(90));
+    // The first end counts: the pod may need no more than that.
+    let half = |name: &str, ago| {
+        let pod = victim("tolerant", ago).uid(name).pod(|pod| pod.name = name.into());
+        pod.spec(|spec| spec.containers[0].requests = vec![("cpu".into(), 2000)])
+    };
+    assert_eq!(retried(tolerant(), vec![half("a", 10), half("b", 40)], 199), Some(60));
+    // Nobody need wait.
+    assert_eq!(retried(tolerant(), vec![victim("tolerant", 100)], 199), None);
+    assert_eq!(retried(tolerant(), vec![victim("tolerant", 10)], 200), None);
+    // Waiting does not help.
+    assert_eq!(retried(tolerant(), vec![victim("tolerant", 10)], 100), None);
+    let forever = vec![self::tolerant("200", "-1")];
+    assert_eq!(retried(forever, vec![victim("tolerant", 10)], 199), None);
+    // It is not known yet when the victim was scheduled.
+    let unscheduled = victim("tolerant", 1).pod(|pod| pod.status.conditions.clear());
+    assert_eq!(retried(tolerant(), vec![unscheduled], 199), Some(100));
 }
 
 #[test]

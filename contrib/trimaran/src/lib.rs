@@ -8,10 +8,11 @@
 //! the measurement are counted by [`arrivals`], so that a report does not send all pods to the same node.
 //!
 //! Reading order: [`report`], [`source`], [`arrivals`], then one file per plugin; `beta` is the distribution that
-//! LowRiskOverCommitment uses.
+//! LowRiskOverCommitment uses, `exponential` the function that Peaks uses.
 
 pub mod arrivals;
 mod beta;
+mod exponential;
 mod load_variation;
 mod low_risk;
 mod peaks;

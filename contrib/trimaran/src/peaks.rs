@@ -11,7 +11,9 @@ use harbormaster::{
 
 use crate::{
     arrivals::Arrivals,
-    capacity, listed,
+    capacity,
+    exponential::exp,
+    listed,
     report::{Measured, NodeLoads, Operator},
     source::{MetricProvider, Source},
 };
@@ -46,7 +48,7 @@ pub struct PowerModel {
 impl PowerModel {
     /// Returns the additional power when the utilization rises, in units of 10^-15.
     pub(crate) fn rise(self, from: f64, to: f64) -> f64 {
-        self.k1 * ((self.k2 * to).exp() - (self.k2 * from).exp()) * 1e15
+        self.k1 * (exp(self.k2 * to) - exp(self.k2 * from)) * 1e15
     }
 }
 
@@ -68,7 +70,7 @@ impl Build for Peaks {
     fn build(args: PeaksArgs, _: &BuildCycle) -> Result<Self, PluginError> {
         let source = Source::new(args.watcher_address, MetricProvider::default())?;
         if args.node_power_model.is_empty() {
-            return Err("NodePowerModel: required, with a model for each node".into());
+            return Err("NodePowerModel: required, with a model for each node; a file that NODE_POWER_MODEL names is not read".into());
         }
         Ok(Self { source, models: args.node_power_model })
     }

@@ -285,6 +285,7 @@ impl Engine {
     /// Handles the passing of time. Call this at [`Self::next_wakeup`]; calls at other times are harmless.
     pub fn tick(&mut self, now: Timestamp) {
         self.queue.flush_backoff(self.cache.at(now));
+        self.queue.retry_due(self.cache.at(now));
         self.permit_timeouts(now);
         let due = *self.next_flush.get_or_insert(now + FLUSH_EVERY);
         if due <= now {
@@ -304,6 +305,7 @@ impl Engine {
         let flush = self.next_flush.filter(|_| self.queue.anyone_waits());
         let times = [
             self.queue.next_backoff_end(),
+            self.queue.next_retry(),
             self.bindings.next_timeout(),
             flush,
             self.contradictions.next_report(),

@@ -120,6 +120,8 @@ pub enum Cause {
     Activated,
     /// The pod has waited too long.
     Timeout,
+    /// The time has come at which a plugin wants the pod to be tried again.
+    Due,
     /// A new configuration was applied.
     ConfigChanged,
     /// A change in the cluster, or the creation of the pod.
@@ -134,6 +136,7 @@ impl fmt::Display for Cause {
             Self::PoppedFromBackoff => f.write_str("PopFromBackoffQ"),
             Self::Activated => f.write_str("ForceActivate"),
             Self::Timeout => f.write_str("UnschedulableTimeout"),
+            Self::Due => f.write_str("RetryTimeReached"),
             Self::ConfigChanged => f.write_str("ConfigurationChange"),
             Self::Event(event) => event.fmt(f),
         }

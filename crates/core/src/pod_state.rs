@@ -114,7 +114,7 @@ impl Engine {
         };
         let backoff_until = standing.backoff_until.filter(|_| state == "backoff");
         let tried_again_by = match state {
-            "unschedulable" => Some(queue.stale_at(standing)),
+            "unschedulable" => Some(queue.tried_again_by(standing)),
             "backoff" => backoff_until,
             _ => None,
         };

@@ -39,6 +39,8 @@ pub(crate) struct PostFilterResult {
     pub(crate) victims: Victims,
     /// Requests of the plugins to the API server.
     pub(crate) calls: Vec<ApiCall>,
+    /// Time at which the pod is tried again even if no event wakes it.
+    pub(crate) retry_at: Option<Timestamp>,
     /// Status for measurements.
     pub(crate) status: Status,
 }
@@ -59,16 +61,29 @@ pub(crate) fn post_filter(
         result.as_ref().map_or(Status::Error, |result| result.status)
     };
     profile.measured(Stage::PostFilter, status, || {
-        let mut calls = Vec::new();
-        let mut result = call_plugins(profile, attempt, diagnosis, pod, &mut calls, what_if)?;
-        result.calls = calls;
+        let mut cx = PostFilterCycle {
+            pod,
+            pre_filter: None,
+            pre_filtered: false,
+            calls: &mut Vec::new(),
+            retry_at: None,
+            what_if,
+        };
+        let mut result = call_plugins(profile, attempt, diagnosis, &mut cx)?;
+        result.calls = std::mem::take(cx.calls);
+        result.retry_at = cx.retry_at;
         Ok(result)
     })
 }
 
 impl PostFilterResult {
     fn without_node(diagnosis: Diagnosis, nomination: NewNomination, status: Status) -> Self {
-        Self { diagnosis, nomination, victims: Victims::default(), calls: Vec::new(), status }
+        Self::new(diagnosis, nomination, Victims::default(), status)
+    }
+
+    /// A result without calls.
+    fn new(diagnosis: Diagnosis, nomination: NewNomination, victims: Victims, status: Status) -> Self {
+        Self { diagnosis, nomination, victims, calls: Vec::new(), retry_at: None, status }
     }
 }
 
@@ -76,24 +91,21 @@ fn call_plugins(
     profile: &Profile,
     attempt: &Attempt,
     mut diagnosis: Diagnosis,
-    pod: &PodInfo,
-    calls: &mut Vec<ApiCall>,
-    what_if: &mut dyn WhatIf,
+    cx: &mut PostFilterCycle<'_>,
 ) -> Result<PostFilterResult, PointError> {
     let pre_filter = diagnosis.pre_filter.clone();
     let mut nomination = NewNomination::Keep;
     let mut reasons: Vec<String> = Vec::new();
     for plugin in profile.at(ExtensionPoint::PostFilter) {
-        let pre_filtered = was_pre_filtered(profile, *plugin, pre_filter.as_ref());
-        let pre_filter = pre_filter.as_ref().map(|(_, reject)| reject.clone());
-        let mut cx = PostFilterCycle { pod, pre_filter, pre_filtered, calls: &mut *calls, what_if };
-        match profile.plugin(*plugin).post_filter(&mut cx, attempt.state(*plugin)) {
+        cx.pre_filter = pre_filter.as_ref().map(|(_, reject)| reject.clone());
+        cx.pre_filtered = was_pre_filtered(profile, *plugin, pre_filter.as_ref());
+        match profile.plugin(*plugin).post_filter(cx, attempt.state(*plugin)) {
             // This answer and the next are final, so the reasons of earlier plugins are dropped.
             Ok(PostFiltered::Nominate { node, victims: pods, violations, reasons }) => {
                 diagnosis.post_filter = reasons.join(", ");
                 let (nomination, status) = (NewNomination::Set(node), Status::Success);
                 let victims = Victims { pods, violations };
-                return Ok(PostFilterResult { diagnosis, nomination, victims, calls: Vec::new(), status });
+                return Ok(PostFilterResult::new(diagnosis, nomination, victims, status));
             }
             Ok(PostFiltered::NoHelp { reasons: why, nomination: effect }) => {
                 reasons.extend(why.into_iter().map(|r| r.into_owned()));

@@ -306,8 +306,14 @@ impl Queue {
     }
 
     /// Returns the time at which a rejected element has waited too long, and is retried.
-    pub(crate) fn stale_at(&self, standing: &Standing) -> Timestamp {
+    fn stale_at(&self, standing: &Standing) -> Timestamp {
         standing.flushed.map_or(standing.since, |flushed| flushed.max(standing.since)) + self.max_wait
+    }
+
+    /// Returns the time at which a rejected element is retried if no event wakes it.
+    pub(crate) fn tried_again_by(&self, standing: &Standing) -> Timestamp {
+        let stale_at = self.stale_at(standing);
+        standing.retry_at.map_or(stale_at, |time| time.min(stale_at))
     }
 
     /// Returns a profile by its index.
@@ -467,7 +473,11 @@ impl Queue {
         entry.standing.failed(rejectors, pending, at.now);
         let entity = Entity::Pod(entry);
         let how = if entity.has_rejectors() {
-            self.requeue_on_missed(&entity, &uid, at.objects)
+            let is_due = entity.retry_at.is_some_and(|time| time <= at.now);
+            match self.requeue_on_missed(&entity, &uid, at.objects) {
+                Requeue::Stay if is_due => Requeue::AfterBackoff,
+                how => how,
+            }
         } else {
             Requeue::AfterBackoff
         };
@@ -553,12 +563,21 @@ impl Queue {
         expired.into_iter().for_each(|entity| self.leave_backoff(entity, Cause::BackoffComplete, at));
     }
 
+    /// Retries the pods that plugins want to be tried again now.
+    pub fn retry_due(&mut self, at: Moment<'_>) {
+        for key in self.parts.take_due(at.now) {
+            self.wake(&key, Requeue::AfterBackoff, Cause::Due, at);
+        }
+    }
+
+    /// Earliest time at which [`Self::retry_due`] retries a pod.
+    pub fn next_retry(&self) -> Option<Timestamp> {
+        self.parts.next_retry()
+    }
+
     /// Retries pods that have waited too long, in case an event was missed.
     pub fn flush_unschedulable(&mut self, at: Moment<'_>) {
-        let is_stale = |entry: &&Entity| {
-            let since = entry.flushed.map_or(entry.since, |flushed| flushed.max(entry.since));
-            self.is_flushed(entry) && at.now.since(since) > self.max_wait
-        };
+        let is_stale = |entry: &&Entity| self.is_flushed(entry) && at.now > self.stale_at(entry);
         let stale = self.parts.unschedulable().filter(is_stale);
         let mut stale: Vec<(u64, Str)> = stale.map(|e| (e.sequence, e.key().clone())).collect();
         stale.sort();

@@ -117,8 +117,19 @@ pub struct PostFilterCycle<'a> {
     /// to the pod. A failed request is reported but has no other effect: the pod waits for events as if the request had
     /// succeeded.
     pub calls: &'a mut Vec<ApiCall>,
+    /// Time at which the pod is tried again even if no event wakes it; see [`Self::try_again_at`].
+    pub retry_at: Option<Timestamp>,
     /// Dry runs, which show whether the pod would fit a node without certain other pods.
     pub what_if: &'a mut dyn WhatIf,
+}
+
+impl PostFilterCycle<'_> {
+    /// Has the pod tried again at this time, or after its backoff if that ends later. For plugins whose answer changes as
+    /// time passes, because the passing of time is no event. The earliest of several times counts. If the pod is tried
+    /// before, the plugin must ask again.
+    pub fn try_again_at(&mut self, time: Timestamp) {
+        self.retry_at = Some(self.retry_at.map_or(time, |known| known.min(time)));
+    }
 }
 
 /// Evaluates changes to the cluster. A dry run changes the node table itself and restores it afterwards.

@@ -155,7 +155,7 @@ fn is_new_entity(place: QueueState, cause: Cause) -> bool {
             resource: EventResource::UnscheduledPod | EventResource::UnschedulablePod,
             action: Action::ADD,
         }) => true,
-        Cause::AttemptFailed | Cause::Timeout | Cause::ConfigChanged | Cause::Event(_) => {
+        Cause::AttemptFailed | Cause::Timeout | Cause::Due | Cause::ConfigChanged | Cause::Event(_) => {
             place == QueueState::Active
         }
     }

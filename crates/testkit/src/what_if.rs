@@ -29,6 +29,7 @@ pub struct WhatIfTrial {
     offset: usize,
     stops_early: bool,
     dry_runs: Vec<String>,
+    retry_at: Option<Timestamp>,
 }
 
 impl WhatIfTrial {
@@ -44,6 +45,7 @@ impl WhatIfTrial {
             offset: 0,
             stops_early: false,
             dry_runs: Vec::new(),
+            retry_at: None,
         }
     }
 
@@ -117,8 +119,16 @@ impl WhatIfTrial {
         let pre_filter = attempt.take_diagnosis().pre_filter.map(|(_, reject)| reject);
         let what_if = &mut TrialWhatIf { trial: self, attempt, pod };
         let calls = &mut Vec::new();
-        let cx = &mut PostFilterCycle { pod, pre_filter, pre_filtered: true, calls, what_if };
-        plugin.post_filter(cx, &S::default())
+        let cx = &mut PostFilterCycle { pod, pre_filter, pre_filtered: true, calls, retry_at: None, what_if };
+        let answer = plugin.post_filter(cx, &S::default());
+        let retry_at = cx.retry_at;
+        self.retry_at = retry_at;
+        answer
+    }
+
+    /// Returns the time at which the plugin wanted the last pod to be tried again, if it named one.
+    pub fn retry_at(&self) -> Option<Timestamp> {
+        self.retry_at
     }
 
     /// Returns the pods of equal or higher priority that are nominated to the row.

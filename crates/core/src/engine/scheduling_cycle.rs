@@ -32,11 +32,13 @@ struct FailedSearch {
     nomination: NewNomination,
     /// Empty unless a node is nominated.
     victims: Victims,
+    /// Time at which the pod is tried again even if no event wakes it.
+    retry_at: Option<Timestamp>,
 }
 
 impl FailedSearch {
     fn without_victims(failure: Failure, nomination: NewNomination) -> Self {
-        Self { failure, nomination, victims: Victims::default() }
+        Self { failure, nomination, victims: Victims::default(), retry_at: None }
     }
 }
 
@@ -110,8 +112,9 @@ impl Engine {
         self.cache.cluster.refresh();
         let outcome = match self.choose(&entry, begun) {
             Ok(attempt) => self.commit(entry, &attempt, clock),
-            Err(FailedSearch { failure, nomination, victims }) => {
+            Err(FailedSearch { failure, nomination, victims, retry_at }) => {
                 let now = clock();
+                entry.retry_at = retry_at;
                 if let NewNomination::Set(node) = &nomination {
                     self.begin_eviction(&entry, node, victims, now);
                 }
@@ -169,9 +172,10 @@ impl Engine {
         };
         let profile = self.finder.profile(entry.profile);
         match post_filter(profile, &attempt, diagnosis, &entry.pod, &mut what_if) {
-            Ok(PostFilterResult { diagnosis, nomination, victims, calls, .. }) => {
+            Ok(PostFilterResult { diagnosis, nomination, victims, calls, retry_at, .. }) => {
                 self.reporter.call(&entry.pod, calls);
-                FailedSearch { failure: Failure::Unschedulable(Box::new(diagnosis)), nomination, victims }
+                let failure = Failure::Unschedulable(Box::new(diagnosis));
+                FailedSearch { failure, nomination, victims, retry_at }
             }
             Err(panic) => FailedSearch::without_victims(panic.into(), NewNomination::Keep),
         }

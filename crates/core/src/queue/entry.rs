@@ -43,6 +43,8 @@ pub struct Standing {
     pub after_timeout: bool,
     /// Time at which the pod was last retried because it had waited too long.
     pub flushed: Option<Timestamp>,
+    /// Time at which the pod is tried again even if no event wakes it, because a plugin said so.
+    pub retry_at: Option<Timestamp>,
     /// Start of the last attempt, if it is measured.
     pub attempt_begun: Option<Stamp>,
     /// End of the backoff, if the pod has one.
@@ -68,6 +70,7 @@ impl Standing {
             gate_failed: false,
             after_timeout: false,
             flushed: None,
+            retry_at: None,
             attempt_begun: None,
             backoff_until: None,
             sequence,
@@ -111,6 +114,7 @@ impl Standing {
         self.rejectors.clear();
         self.pending.clear();
         self.gated_by = None;
+        self.retry_at = None;
     }
 }
 

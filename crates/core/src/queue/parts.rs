@@ -20,6 +20,8 @@ pub(super) struct Parts {
     error_backoff: IndexedHeap<Str, Entity, ByExpiry<ByArrival>>,
     unschedulable: FxHashMap<Str, Entity>,
     by_rejector: FxHashMap<&'static str, BTreeSet<(u64, Str)>>,
+    /// Unschedulable elements that are retried at a certain time.
+    timed: BTreeSet<(Timestamp, Str)>,
     /// Number of gated elements.
     gated: usize,
     groups: GroupLengths,
@@ -48,6 +50,7 @@ impl Parts {
             error_backoff: IndexedHeap::new(ByExpiry(ByArrival)),
             unschedulable: FxHashMap::default(),
             by_rejector: FxHashMap::default(),
+            timed: BTreeSet::new(),
             gated: 0,
             groups: GroupLengths::default(),
         }
@@ -125,6 +128,11 @@ impl Parts {
         heads.into_iter().flatten().map(|entity| backoff.release(entity)).min()
     }
 
+    /// Earliest time at which an unschedulable element is retried.
+    pub(super) fn next_retry(&self) -> Option<Timestamp> {
+        self.timed.first().map(|(time, _)| *time)
+    }
+
     // --- panics of the QueueSort plugin ---
 
     pub(super) fn has_panic(&self) -> bool {
@@ -167,6 +175,7 @@ impl Parts {
         for plugin in entity.all_rejectors() {
             self.by_rejector.entry(plugin).or_default().insert((entity.sequence, key.clone()));
         }
+        self.timed.extend(entity.retry_at.map(|time| (time, key.clone())));
         self.gated += usize::from(entity.gated_by.is_some());
         self.waiting_groups(&entity).count(&entity, true);
         self.unschedulable.insert(key, entity);
@@ -228,6 +237,9 @@ impl Parts {
 
     pub(super) fn take_unschedulable(&mut self, key: &Str) -> Option<Entity> {
         let entity = self.unschedulable.remove(key)?;
+        if let Some(time) = entity.retry_at {
+            self.timed.remove(&(time, key.clone()));
+        }
         self.gated -= usize::from(entity.gated_by.is_some());
         self.waiting_groups(&entity).count(&entity, false);
         for plugin in entity.all_rejectors() {
@@ -265,6 +277,19 @@ impl Parts {
         }
         expired.iter().for_each(|entity| self.groups.backoff.count(entity, false));
         expired
+    }
+
+    /// Keys of the unschedulable elements that are retried now, in order of arrival. Their times are forgotten.
+    pub(super) fn take_due(&mut self, now: Timestamp) -> Vec<Str> {
+        let mut due = BTreeSet::new();
+        while self.next_retry().is_some_and(|time| time <= now) {
+            let Some((_, key)) = self.timed.pop_first() else { break };
+            if let Some(entity) = self.unschedulable.get_mut(&key) {
+                entity.retry_at = None;
+                due.insert((entity.sequence, key));
+            }
+        }
+        due.into_iter().map(|(_, key)| key).collect()
     }
 
     /// All elements in order of arrival, with the parts that they are in.

@@ -208,6 +208,7 @@ fn post_filter(profile: &Profile, nodes: &mut Nodes, pod: &PodInfo, attempt: &At
         pre_filter: rejection.map(|(_, reject)| reject),
         pre_filtered,
         calls: &mut calls,
+        retry_at: None,
         what_if: &mut what_if,
     };
     let (code, reasons) = match profile.plugin(plugin).post_filter(&mut cx, attempt.state(plugin)) {
