@@ -96,7 +96,7 @@ pub struct VictimCounts {
     pub violations: usize,
 }
 
-/// Records measurements. The methods are called on the engine's thread.
+/// Records measurements. The methods are called by whoever runs the engine, one at a time.
 pub trait Meter: fmt::Debug + Send + Sync {
     /// Current time.
     fn now(&self) -> Stamp;

@@ -4,9 +4,9 @@
 //! effects:
 //!
 //! ```text
-//! API server ──watch──> [`watch`] ──inputs──> engine thread ([`run`]) ──effects──> [`binder`], [`evictor`],
-//!                                                    ^                                    [`status`], [`events`]
-//!                                                    └──────── outcomes of bindings and evictions ──┘
+//! API server ──watch──> [`watch`] ──inputs──> engine ([`engine_host`]) ──effects──> [`binder`], [`evictor`],
+//!                                                ^                                    [`status`], [`events`]
+//!                                                └──────── outcomes of bindings and evictions ──┘
 //! ```
 //!
 //! Layers; each uses only the layers above it in this list:
@@ -15,14 +15,16 @@
 //!    `harbormaster-client`);
 //! 2. [`leader`] (leader election, and this instance's permission to write);
 //! 3. [`extenders`] (HTTP extenders, which the engine calls during an attempt);
-//! 4. [`message`] (messages to the engine's thread);
-//! 5. input: [`watch`], `sources` with `web` (objects that plugins fetch from elsewhere); output: [`live_api`] and [`binder`], [`evictor`], [`status`], [`events`]; external requests:
-//!    [`console`] with `debugger`, [`metrics`], [`reload`];
-//! 6. [`engine_thread`];
+//! 4. [`message`] (messages to the engine);
+//! 5. input: [`watch`], `sources` with `web` (objects that plugins fetch from elsewhere); output: [`live_api`] and
+//!    [`binder`], [`evictor`], [`status`], [`events`]; external requests: [`console`] with `debugger`, [`metrics`],
+//!    [`reload`];
+//! 6. [`engine_loop`] (the engine and its state in the driver), [`engine_host`] (where it runs);
 //! 7. [`mod@run`] (everything combined).
 //!
 //! Invariants:
-//! - the engine belongs to one operating system thread; nothing else touches it;
+//! - the engine has one owner, which is either a task or a thread; nothing else touches it;
+//! - pods are tried on that thread, so an attempt delays neither the lease nor a request in progress;
 //! - nothing waits forever: every request has a time limit, every write about a pod is retried only a limited number
 //!   of times, and shutdown takes at most ten seconds plus three to release the lease;
 //! - an instance that is not the leader writes nothing but the lease: once another instance may lead, only the client
@@ -39,7 +41,8 @@ pub mod clients;
 pub mod clock;
 pub mod console;
 mod debugger;
-pub mod engine_thread;
+pub mod engine_host;
+pub mod engine_loop;
 pub mod events;
 pub mod evictor;
 pub mod extenders;

@@ -35,7 +35,7 @@ use crate::{clock::system_time, served_version::ServedVersion};
 const NEWS_KEPT: usize = 1024;
 
 /// Changes to custom objects, for tasks that wait for a change. A watch publishes a change after it has sent the change
-/// to the engine's thread, which handles messages in order. So whatever a task sends to the engine after it has seen a
+/// to the engine, which handles messages in order. So whatever a task sends to the engine after it has seen a
 /// change, the engine handles after that change.
 #[derive(Clone, Debug)]
 pub struct CustomFeed {

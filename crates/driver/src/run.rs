@@ -1,4 +1,4 @@
-//! Runs watches, the engine's thread, and the tasks that carry out its effects.
+//! Runs watches, the engine, and the tasks that carry out its effects.
 
 use std::{
     future::{Future, pending},
@@ -24,7 +24,8 @@ use crate::{
     clients::Clients,
     clock::Clock,
     console::Console,
-    engine_thread::{self, EngineEnd, EngineSinks},
+    engine_host::{self, EngineEnd},
+    engine_loop::EngineSinks,
     events::{EventRecorder, PendingEvents},
     evictor::Evictor,
     extenders::{
@@ -36,7 +37,7 @@ use crate::{
         candidate::{CandidateConfig, Election},
     },
     live_api::{CustomFeed, LiveApi},
-    message::{self, EngineMessage, ToEngine},
+    message::{EngineMessage, ToEngine},
     metrics::Metrics,
     reload::Reload,
     served_version::ServedVersion,
@@ -186,8 +187,7 @@ impl Driver {
         self.election.check().map_err(DriverError::Election)?;
         let clients =
             self.clients.observed(self.metrics.numbers()).gated_by(Arc::new(self.leadership.clone()));
-        let (to_engine, inbox, pass_on) = message::channel();
-        tokio::spawn(pass_on);
+        let (to_engine, messages) = channel::unbounded_channel();
         let (effects_out, effects) = channel::channel(MAX_EFFECTS);
         let (tasks, all_done) = Tasks::new();
         let (watched, sources) = (engine.watched(), engine.sources());
@@ -224,7 +224,7 @@ impl Driver {
             raw: extenders.raw().cloned(),
         };
         let unsynced = watches.len() + sources.len();
-        let mut engine = engine_thread::spawn(engine, unsynced, inbox, effects_out, sinks)?;
+        let mut engine = engine_host::spawn(engine, unsynced, messages, effects_out, sinks)?;
         let web = Web::new(Arc::new(LiveWeb::new(clients.main.clone())));
         let delay = self.election.delays_cache().then(|| self.leadership.clone());
         let fetcher = Fetcher::start(sources, web, to_engine.clone(), delay);

@@ -14,8 +14,8 @@ use harbormaster_framework::meter::{Stage, Stamp, Status};
 
 use crate::plugins::Sampling;
 
-/// Reads the timings of the attempts that a meter measures; see [`crate::Metrics::meter_with_attempts`]. For use on the
-/// engine's thread.
+/// Reads the timings of the attempts that a meter measures; see [`crate::Metrics::meter_with_attempts`]. For use by
+/// whoever runs the engine.
 #[derive(Clone, Debug)]
 pub struct Attempts(Arc<Sampling>);
 

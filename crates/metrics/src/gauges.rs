@@ -1,4 +1,4 @@
-//! Gauges of the engine's state, which the engine's thread updates from time to time.
+//! Gauges of the engine's state, which the engine's host updates from time to time.
 
 use std::sync::OnceLock;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! engine ──[`Meter`](harbormaster_core::meter::Meter)──> [`recorder`] ──┐
-//! engine's thread ──sizes──> [`gauges`] ─────────────────────────────────┤──> families ──[`encode`]──> page
+//! host ──sizes──> [`gauges`] ────────────────────────────────────────────┤──> families ──[`encode`]──> page
 //! API client ──requests──> [`client`] ───────────────────────────────────┤
 //! operating system ──/proc──> [`process`] ───────────────────────────────┘
 //! ```

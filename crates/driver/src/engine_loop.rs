@@ -1,17 +1,14 @@
-//! The thread that owns the engine. It passes inputs to the engine, requests one attempt at a time, and forwards the
-//! effects.
+//! The engine with everything around it that needs no waiting: takes messages in, tries one pod at a time, and collects
+//! the effects. [`engine_host`](crate::engine_host) says where it runs.
 
 use std::{
-    io,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    thread,
+    sync::mpsc::Receiver,
     time::{Duration, Instant},
 };
 
 use harbormaster_api::Timestamp;
 use harbormaster_core::{Attempted, Effect, Engine, EngineConfig, Input, Outcome};
-use harbormaster_framework::{guard::panic_text, pod::PodInfo, resource::ResourceName};
+use harbormaster_framework::{pod::PodInfo, resource::ResourceName};
 use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
 use tokio::sync::{mpsc::Sender, oneshot};
 
@@ -19,7 +16,7 @@ use crate::{
     clock::Clock,
     extenders::raw::RawObjects,
     health::Health,
-    message::{EngineMessage, Inbox},
+    message::EngineMessage,
     notes, slow, status,
     traces::{AttemptSpan, Traces},
 };
@@ -27,16 +24,10 @@ use crate::{
 /// Maximum number of messages that are handled before the next pod is tried: inputs take precedence, but must not
 /// starve pods. After a long attempt, for example because of an extender, messages are handled for up to the duration
 /// of that attempt, so that the next attempt uses the inputs that arrived in the meantime.
-const BATCH: usize = 1024;
+pub(crate) const BATCH: usize = 1024;
 /// Minimum interval between updates of the gauges while the thread is busy. The gauges are exact when the thread is
 /// idle.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
-/// Shortest sleep of the idle thread.
-const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
-
-/// Result of the thread; `Err` contains the message of a panic.
-pub type EngineEnd = Result<(), String>;
-
 /// Outputs of the engine's thread other than effects.
 #[derive(Debug)]
 pub struct EngineSinks {
@@ -52,36 +43,12 @@ pub struct EngineSinks {
     pub raw: Option<RawObjects>,
 }
 
-/// Starts the thread. `unsynced` is the number of watches. No pod is tried until all of them have delivered all objects
-/// and this instance is the leader.
-///
-/// # Errors
-/// If the operating system cannot start a thread.
-pub fn spawn(
-    config: EngineConfig,
-    unsynced: usize,
-    inbox: Arc<Inbox>,
-    effects: Sender<Vec<Effect>>,
-    sinks: EngineSinks,
-) -> io::Result<oneshot::Receiver<EngineEnd>> {
-    let (ended, end) = oneshot::channel();
-    thread::Builder::new().name("engine".to_owned()).spawn(move || {
-        let (meter, attempts) = sinks.metrics.meter_with_attempts();
-        let config = EngineConfig { meter: Some(meter), ..config };
-        let work = AssertUnwindSafe(|| {
-            let sinks = (sinks, attempts);
-            EngineLoop::new(config, unsynced, inbox, effects, sinks).run();
-        });
-        // The receiver is gone if the run failed or its shutdown took too long.
-        let _ = ended.send(catch_unwind(work).map_err(|panic| panic_text(&*panic).to_owned()));
-    })?;
-    Ok(end)
-}
-
-struct EngineLoop {
+/// The engine, its state in the driver, and its outputs.
+pub(crate) struct EngineLoop {
     engine: Engine,
     clock: Clock,
-    inbox: Arc<Inbox>,
+    /// Messages that arrive while the engine runs on its thread.
+    inbox: Receiver<Vec<EngineMessage>>,
     effects: Sender<Vec<Effect>>,
     health: Health,
     raw: Option<RawObjects>,
@@ -104,21 +71,19 @@ struct EngineLoop {
     traces: Traces,
 }
 
-impl Drop for EngineLoop {
-    fn drop(&mut self) {
-        self.inbox.abandon();
-    }
-}
-
 impl EngineLoop {
-    fn new(
+    /// Returns the loop of a new engine. `unsynced` is the number of watches. No pod is tried until all of them have
+    /// delivered all objects and this instance is the leader.
+    pub(crate) fn new(
         config: EngineConfig,
         unsynced: usize,
-        inbox: Arc<Inbox>,
+        inbox: Receiver<Vec<EngineMessage>>,
         effects: Sender<Vec<Effect>>,
-        (sinks, attempts): (EngineSinks, Attempts),
+        sinks: EngineSinks,
     ) -> Self {
         let EngineSinks { metrics, health, synced, traces, raw } = sinks;
+        let (meter, attempts) = metrics.meter_with_attempts();
+        let config = EngineConfig { meter: Some(meter), ..config };
         Self {
             engine: Engine::new(config),
             clock: Clock::default(),
@@ -140,19 +105,56 @@ impl EngineLoop {
         }
     }
 
-    fn run(mut self) {
-        self.report_synced();
-        while self.take_messages() {
-            self.health.works();
+    /// Handles messages, and the timers that have expired.
+    pub(crate) fn take_all(&mut self, messages: impl IntoIterator<Item = EngineMessage>) {
+        self.health.works();
+        messages.into_iter().for_each(|message| self.take(message));
+        self.engine.tick(self.clock.now());
+    }
+
+    /// Handles the messages in the inbox and tries pods until there is nothing left to do. Blocks while the effects of
+    /// too many attempts have not been taken.
+    pub(crate) fn work(&mut self) {
+        loop {
+            self.take_inbox();
             self.engine.tick(self.clock.now());
-            if self.is_to_schedule() {
+            let is_busy = self.is_to_schedule();
+            if is_busy {
                 self.schedule_one();
             }
-            self.forward();
-            if self.stopping && self.engine.work_in_flight() == 0 {
+            if let Some(effects) = self.take_effects() {
+                // The receiver is gone only when the process ends.
+                let _ = self.effects.blocking_send(effects);
+            }
+            if !is_busy {
                 return;
             }
         }
+    }
+
+    /// Returns the next messages in the inbox; empty if there are none.
+    pub(crate) fn inbox(&mut self) -> Vec<EngineMessage> {
+        self.inbox.try_recv().unwrap_or_default()
+    }
+
+    /// Sends the effects on.
+    pub(crate) async fn forward(&mut self) {
+        if let Some(effects) = self.take_effects() {
+            // The receiver is gone only when the process ends.
+            let _ = self.effects.send(effects).await;
+        }
+    }
+
+    /// Returns true if the engine has been asked to stop and nothing is in progress.
+    pub(crate) fn is_over(&self) -> bool {
+        self.stopping && self.engine.work_in_flight() == 0
+    }
+
+    /// Notes that nothing is to be done until a message arrives or the returned time has passed, if any.
+    pub(crate) fn rest(&mut self) -> Option<Duration> {
+        self.publish();
+        self.health.waits();
+        self.engine.next_wakeup().map(|at| at.since(self.clock.now()))
     }
 
     fn schedule_one(&mut self) {
@@ -194,12 +196,13 @@ impl EngineLoop {
 
     /// Returns true if a pod should be tried now. Pods in backoff are tried early, but only while the status writer
     /// accepts more patches.
-    fn is_to_schedule(&self) -> bool {
+    pub(crate) fn is_to_schedule(&self) -> bool {
         let has_room = self.unwritten_statuses < status::AT_ONCE;
         self.may_schedule() && (self.engine.has_due_work() || self.engine.has_work() && has_room)
     }
 
-    fn report_synced(&mut self) {
+    /// Reports once that all watches have delivered all objects.
+    pub(crate) fn report_synced(&mut self) {
         if self.unsynced == 0
             && let Some(synced) = self.synced.take()
         {
@@ -209,41 +212,24 @@ impl EngineLoop {
         }
     }
 
-    /// Handles messages; waits for a message if there is nothing else to do. Returns false if it waited in vain because
-    /// all senders are gone.
-    fn take_messages(&mut self) -> bool {
-        let busy = self.is_to_schedule();
-        if busy && self.published.elapsed() >= PUBLISH_EVERY {
+    fn take_inbox(&mut self) {
+        self.health.works();
+        if self.published.elapsed() >= PUBLISH_EVERY {
             self.publish();
         }
-        let mut next = match busy {
-            true => self.inbox.take(),
-            false => match self.wait() {
-                Some(messages) => messages,
-                None => return false,
-            },
-        };
         let (begun, listen_for) = (Instant::now(), std::mem::take(&mut self.listen_for));
-        let mut taken = 0;
+        let (mut next, mut taken) = (self.inbox(), 0);
         while !next.is_empty() {
             taken += next.len();
             next.into_iter().for_each(|message| self.take(message));
             let goes_on = taken < BATCH || begun.elapsed() < listen_for;
-            next = if goes_on { self.inbox.take() } else { Vec::new() };
+            next = if goes_on { self.inbox() } else { Vec::new() };
         }
-        true
     }
 
     fn publish(&mut self) {
         self.metrics.publish(&self.engine);
         self.published = Instant::now();
-    }
-
-    fn wait(&mut self) -> Option<Vec<EngineMessage>> {
-        self.publish();
-        self.health.waits();
-        let at_most = self.engine.next_wakeup().map(|at| at.since(self.clock.now()).max(SHORTEST_SLEEP));
-        self.inbox.wait(at_most)
     }
 
     fn take(&mut self, message: EngineMessage) {
@@ -320,18 +306,16 @@ impl EngineLoop {
         }
     }
 
-    fn forward(&mut self) {
+    /// Writes the engine's notes to the log. Returns its effects, if there are any and this instance is the leader; an
+    /// instance that is not the leader reports nothing about pods.
+    fn take_effects(&mut self) -> Option<Vec<Effect>> {
         self.engine.take_notes().iter().for_each(notes::log);
         let effects = self.engine.take_effects();
-        // An instance that is not the leader reports nothing about pods.
-        if !effects.is_empty() && self.leads {
-            let patches = effects.iter().filter(|effect| matches!(effect, Effect::PatchStatus(_)));
-            self.unwritten_statuses += patches.count();
-            // The receiver is gone only when the process ends.
-            let _ = self.effects.blocking_send(effects);
+        if effects.is_empty() || !self.leads {
+            return None;
         }
+        let patches = effects.iter().filter(|effect| matches!(effect, Effect::PatchStatus(_)));
+        self.unwritten_statuses += patches.count();
+        Some(effects)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,30 +1,26 @@
-//! Tests of the engine's thread, in which the test takes the place of the driver.
+//! Tests of a running engine, in which the test takes the place of the driver.
 
 use std::time::Instant;
 
 use harbormaster_api::Str;
-use harbormaster_core::{BindOutcome, EvictOutcome, queue::Backoff};
+use harbormaster_core::{BindOutcome, EvictOutcome, Input, queue::Backoff};
 use harbormaster_framework::{prelude::*, registry::Registry};
 use harbormaster_testkit::{node, pod, profile};
-use tokio::sync::mpsc::{Receiver as EffectReceiver, channel};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::mpsc::{Receiver as EffectReceiver, channel},
+};
 
 use super::*;
-use crate::run::tests::first_fit;
+use crate::{engine_loop::BATCH, message::ToEngine, run::tests::first_fit, status};
 
 struct Hands {
-    inbox: Outbox,
+    /// Runs the engine.
+    _runtime: Runtime,
+    inbox: ToEngine,
     effects: EffectReceiver<Vec<Effect>>,
     end: oneshot::Receiver<EngineEnd>,
     synced: oneshot::Receiver<()>,
-}
-
-/// Sends single messages.
-struct Outbox(Arc<Inbox>);
-
-impl Outbox {
-    fn send(&self, message: EngineMessage) -> Option<()> {
-        self.0.add(vec![message]).then_some(())
-    }
 }
 
 fn started(unsynced: usize) -> Hands {
@@ -38,13 +34,17 @@ fn started_with(config: EngineConfig, unsynced: usize) -> Hands {
 }
 
 fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
-    let inbox = Arc::new(Inbox::default());
+    let (inbox, messages) = unbounded_channel();
     let (out, effects) = channel(64);
     let (notify, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
     let sinks = EngineSinks { metrics, health, synced: notify, traces, raw: None };
-    let end = spawn(config, unsynced, inbox.clone(), out, sinks).unwrap();
-    Hands { inbox: Outbox(inbox), effects, end, synced }
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let end = {
+        let _entered = runtime.enter();
+        spawn(config, unsynced, messages, out, sinks).unwrap()
+    };
+    Hands { _runtime: runtime, inbox, effects, end, synced }
 }
 
 impl Hands {
@@ -328,7 +328,7 @@ fn a_panic_elsewhere_ends_the_thread_with_its_message() {
     assert_eq!(hands.ended(), Err("the node is haunted".to_owned()));
 }
 
-/// Rejects every pod, and takes a second for the pod named `slow`. Sorts pods by priority, highest first.
+/// Rejects every pod with the name of the thread, and takes a second for the pod named `slow`. Sorts pods by priority, highest first.
 #[derive(Default)]
 struct Slow;
 
@@ -354,17 +354,59 @@ impl Filter for Slow {
         if cx.pod.name == "slow" {
             thread::sleep(Duration::from_secs(1));
         }
-        Err(Reject::evictable("no").into())
+        let thread = thread::current().name().unwrap_or("nameless").to_owned();
+        Err(Reject::evictable(format!("tried on the thread {thread}")).into())
     }
 }
 
-#[test]
-fn inputs_that_arrive_during_a_slow_attempt_are_handled_before_the_next_pod_is_tried() {
+fn slow() -> Hands {
     let mut registry = Registry::default();
     registry.register::<Slow>();
     let it = &["Slow"][..];
     let points = [("QueueSort", it), ("Filter", it), ("Bind", it)];
-    let mut hands = started_with(EngineConfig::new(vec![profile(&registry, &points)]), 0);
+    started_with(EngineConfig::new(vec![profile(&registry, &points)]), 0)
+}
+
+#[test]
+fn pods_are_tried_on_the_engines_thread_so_that_plugins_may_block() {
+    let mut hands = slow();
+    hands.send(one_pod_one_node());
+    let effects = hands.effects();
+    let message = effects.iter().find_map(|effect| match effect {
+        Effect::PatchStatus(patch) => patch.condition.as_ref().map(|condition| &*condition.message),
+        _ => None,
+    });
+    assert!(message.unwrap().contains("1 tried on the thread engine"), "{message:?}");
+}
+
+#[test]
+fn many_inputs_are_handled_in_the_order_in_which_they_were_sent() {
+    let mut hands = started(0);
+    let nodes = (0..3 * FEW).map(|at| Input::Node(node(&format!("n{at}")).build()));
+    hands.send(nodes.chain(one_pod_one_node()).collect());
+    for at in 0..3 * FEW {
+        hands.send(vec![Input::NodeGone(format!("n{at}").into())]);
+    }
+    hands.send(vec![Input::Node(node("last").build()), Input::Pod(pod("q").on("last").build())]);
+    let (answer, mut answered) = oneshot::channel();
+    hands.inbox.send(EngineMessage::ListPods(answer)).unwrap();
+    let begun = Instant::now();
+    let pods = loop {
+        if let Ok(pods) = answered.try_recv() {
+            break pods;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "no answer");
+        thread::sleep(Duration::from_millis(1));
+    };
+    let mut names: Vec<_> = pods.iter().map(|pod| pod.name.to_string()).collect();
+    names.sort();
+    assert_eq!(names, ["p", "q"]);
+    assert!(matches!(&hands.effects()[..], [Effect::Bind(_)]));
+}
+
+#[test]
+fn inputs_that_arrive_during_a_slow_attempt_are_handled_before_the_next_pod_is_tried() {
+    let mut hands = slow();
     let slow = pod("slow").priority(9).build();
     hands.send(vec![
         Input::Node(node("n").build()),
