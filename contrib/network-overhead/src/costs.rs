@@ -7,6 +7,8 @@ use harbormaster::{
     prelude::*,
 };
 
+use crate::members::Workload;
+
 use crate::objects::{Level, NetworkTopology};
 
 /// Cost of a place that is not known, or whose cost is not known.
@@ -64,6 +66,11 @@ impl Tables {
         tables
     }
 
+    /// Like [`Self::between`], or `None` if it is not known where the other node is.
+    fn between_known(&self, from: &Place, to: &Place) -> Option<Option<i64>> {
+        (!to.is_unknown()).then(|| self.between(from, to))
+    }
+
     /// Returns the cost between two nodes at these places, or `None` if it is not known.
     fn between(&self, from: &Place, to: &Place) -> Option<i64> {
         if from.region != to.region {
@@ -76,14 +83,13 @@ impl Tables {
     }
 }
 
-/// Pods that a pod depends on.
+/// Pods that a pod depends on, as seen from each place.
 #[derive(Debug, Default)]
 pub(crate) struct Partners {
-    pub(crate) tables: Tables,
-    /// Number of pods by the largest acceptable cost and the place.
-    pub(crate) elsewhere: BTreeMap<(i64, Place), usize>,
-    /// The same pods by row, to tell those that are on the same node.
-    pub(crate) by_row: BTreeMap<NodeIdx, BTreeMap<i64, usize>>,
+    /// By position of the place, as if none of the pods were on the same node.
+    by_place: Vec<FromPlace>,
+    /// Number of these pods by row. Rows past the end have none.
+    beside: Vec<u32>,
 }
 
 /// Dependencies of a pod on one node.
@@ -94,36 +100,70 @@ pub(crate) struct Overhead {
     pub(crate) cost: i64,
 }
 
+/// Dependencies of a pod at one place.
+#[derive(Clone, Copy, Debug, Default)]
+struct FromPlace {
+    overhead: Overhead,
+    /// True if the place is not known.
+    is_unknown: bool,
+}
+
 impl Partners {
-    /// Adds pods on a node.
-    pub(crate) fn add(&mut self, node: NodeRef<'_>, max_cost: i64, pods: usize) {
-        *self.elsewhere.entry((max_cost, Place::of(node))).or_default() += pods;
-        *self.by_row.entry(node.idx()).or_default().entry(max_cost).or_default() += pods;
+    /// Partners as seen from these places.
+    pub(crate) fn new(places: &[Place]) -> Self {
+        let from = |place: &Place| FromPlace { is_unknown: place.is_unknown(), ..FromPlace::default() };
+        Self { by_place: places.iter().map(from).collect(), beside: Vec::new() }
     }
 
-    /// Returns what it would mean for the pod to run on the node.
-    pub(crate) fn overhead(&self, node: NodeRef<'_>) -> Overhead {
-        let (here, same_node) = (Place::of(node), self.by_row.get(&node.idx()));
-        let mut overhead = Overhead::default();
-        for ((max_cost, place), pods) in &self.elsewhere {
-            let beside = same_node.filter(|_| *place == here).and_then(|by_cost| by_cost.get(max_cost));
-            let beside = beside.copied().unwrap_or(0);
-            // Pods on the same node cost nothing.
-            overhead.satisfied += beside;
-            let others = pods.saturating_sub(beside);
-            let known = if place.is_unknown() { None } else { self.tables.between(&here, place) };
-            match known {
-                // Within a zone, any dependency is satisfied.
-                Some(cost) if cost <= *max_cost || *place == here => overhead.satisfied += others,
-                Some(_) => overhead.violated += others,
-                // A node without a place violates the dependency; an unknown cost does not.
-                None if place.is_unknown() => overhead.violated += others,
-                None => {}
+    /// Adds the pods of a workload.
+    pub(crate) fn add(&mut self, workload: &Workload, max_cost: i64, places: &[Place], tables: &Tables) {
+        for (here, from) in places.iter().zip(&mut self.by_place) {
+            for (there, pods) in &workload.by_place {
+                from.overhead.add(
+                    tables.between_known(here, &places[*there]),
+                    &places[*there] == here,
+                    max_cost,
+                    *pods,
+                );
             }
-            let others = i64::try_from(others).unwrap_or(i64::MAX);
-            overhead.cost = overhead.cost.saturating_add(known.unwrap_or(LARGEST).saturating_mul(others));
         }
+        if self.beside.len() < workload.by_row.len() {
+            self.beside.resize(workload.by_row.len(), 0);
+        }
+        self.beside.iter_mut().zip(&workload.by_row).for_each(|(sum, pods)| *sum += pods);
+    }
+
+    /// Returns what it would mean for the pod to run on a node at the place with this position.
+    pub(crate) fn overhead(&self, row: NodeIdx, place: Option<usize>) -> Overhead {
+        let Some(from) = place.and_then(|place| self.by_place.get(place)) else { return Overhead::default() };
+        let mut overhead = from.overhead;
+        let beside = self.beside.get(row.at()).copied().unwrap_or(0) as usize;
+        // Pods on the same node cost nothing, and satisfy the dependency even if the place is not known.
+        if beside > 0 && from.is_unknown {
+            overhead.violated = overhead.violated.saturating_sub(beside);
+            overhead.satisfied += beside;
+        }
+        let each = if from.is_unknown { LARGEST } else { SAME_ZONE };
+        let saved = i64::try_from(beside).unwrap_or(i64::MAX).saturating_mul(each);
+        overhead.cost = overhead.cost.saturating_sub(saved);
         overhead
+    }
+}
+
+impl Overhead {
+    /// Adds pods at another place or at the same one. `None`: the place is not known. `Some(None)`: the cost is not known.
+    fn add(&mut self, known: Option<Option<i64>>, is_here: bool, max_cost: i64, pods: usize) {
+        match known {
+            // Within a zone, any dependency is satisfied.
+            Some(Some(cost)) if cost <= max_cost || is_here => self.satisfied += pods,
+            // A node without a place violates the dependency.
+            Some(Some(_)) | None => self.violated += pods,
+            // An unknown cost does not.
+            Some(None) => {}
+        }
+        let pods = i64::try_from(pods).unwrap_or(i64::MAX);
+        let cost = known.flatten().unwrap_or(LARGEST);
+        self.cost = self.cost.saturating_add(cost.saturating_mul(pods));
     }
 }
 

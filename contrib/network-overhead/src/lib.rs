@@ -18,7 +18,7 @@ use std::sync::Arc;
 use harbormaster::{api::Str, prelude::*};
 
 use args::{Args, namespaces};
-use costs::{Partners, Shared, Tables};
+use costs::{Overhead, Partners, Shared, Tables};
 use members::Members;
 use objects::{AppGroup, NetworkTopology, group_of, workload_of};
 
@@ -79,31 +79,32 @@ impl PreFilter<WholeCluster, Shared> for NetworkOverhead {
             return Ok(PreFiltered::Skip);
         }
         let members: &Members = self.index(cx)?;
-        let mut partners = Partners::default();
-        for dependency in dependencies {
-            for (row, pods) in members.of(name, &dependency.workload.selector) {
-                partners.add(cx.nodes.node(row), dependency.max_network_cost, pods);
-            }
-        }
-        if partners.by_row.is_empty() {
+        let present = dependencies.iter().filter_map(|dependency| {
+            Some((members.of(name, &dependency.workload.selector)?, dependency.max_network_cost))
+        });
+        let present: Vec<_> = present.collect();
+        if present.is_empty() {
             return Ok(PreFiltered::Skip);
         }
         let topology = self.namespaces.iter().find_map(|space| topologies.get(space, &self.topology_name));
         let topology = topology.ok_or_else(|| self.not_found("NetworkTopology", &self.topology_name))?;
-        partners.tables = Tables::of(topology, &self.weights_name);
+        let tables = Tables::of(topology, &self.weights_name);
+        let mut partners = Partners::new(members.places());
+        for (workload, max_cost) in present {
+            partners.add(workload, max_cost, members.places(), &tables);
+        }
         Ok(PreFiltered::state(Some(Arc::new(partners))))
     }
 }
 
 impl Filter<WholeCluster, Shared> for NetworkOverhead {
-    fn filter(&self, _: &Cycle<'_>, partners: &Shared, node: NodeRef<'_>) -> Verdict {
-        let Some(partners) = partners else { return Ok(()) };
-        let overhead = partners.overhead(node);
+    fn filter(&self, cx: &Cycle<'_>, partners: &Shared, node: NodeRef<'_>) -> Verdict {
+        let overhead = self.overhead(cx, partners, node.idx())?;
         if overhead.violated > overhead.satisfied { Err(Reject::evictable(TOO_FAR).into()) } else { Ok(()) }
     }
 
-    fn lacks(&self, _: &Cycle<'_>, partners: &Shared, node: NodeRef<'_>) -> Option<String> {
-        let overhead = partners.as_ref()?.overhead(node);
+    fn lacks(&self, cx: &Cycle<'_>, partners: &Shared, node: NodeRef<'_>) -> Option<String> {
+        let overhead = self.overhead(cx, partners, node.idx()).ok()?;
         Some(format!("near enough to {} pods, too far from {}", overhead.satisfied, overhead.violated))
     }
 }
@@ -121,8 +122,17 @@ impl Score<WholeCluster, Shared> for NetworkOverhead {
     const NORMALIZE: Normalize = Normalize::Custom;
 
     /// Returns the costs, so the lowest score is the best.
-    fn score(&self, _: &Cycle<'_>, partners: &Shared, node: NodeRef<'_>) -> PluginResult<i64> {
-        Ok(partners.as_ref().map_or(0, |partners| partners.overhead(node).cost))
+    fn score(&self, cx: &Cycle<'_>, partners: &Shared, node: NodeRef<'_>) -> PluginResult<i64> {
+        Ok(self.overhead(cx, partners, node.idx())?.cost)
+    }
+
+    fn score_batch(&self, cx: &Cycle<'_>, partners: &Shared, scores: &mut Scores<'_>) -> PluginResult<()> {
+        let members: &Members = self.index(cx)?;
+        for (row, score) in scores.iter_mut() {
+            let overhead = partners.as_ref().map(|partners| partners.overhead(row, members.position_of(row)));
+            *score = overhead.unwrap_or_default().cost;
+        }
+        Ok(())
     }
 
     fn normalize(
@@ -148,6 +158,12 @@ impl Score<WholeCluster, Shared> for NetworkOverhead {
 }
 
 impl NetworkOverhead {
+    /// Returns what it would mean for the pod to run on a node.
+    fn overhead(&self, cx: &Cycle<'_>, partners: &Shared, row: NodeIdx) -> PluginResult<Overhead> {
+        let Some(partners) = partners else { return Ok(Overhead::default()) };
+        Ok(partners.overhead(row, self.index(cx)?.position_of(row)))
+    }
+
     fn not_found(&self, kind: &str, name: &str) -> Reject {
         let namespaces = self.namespaces.join(", ");
         Reject::unresolvable(format!("{kind} {name} was not found (namespaces: {namespaces})"))

@@ -18,7 +18,7 @@ pub struct Args {
     pub discard_reserved_nodes: Option<bool>,
     /// Has no effect, for the same reason.
     pub cache: Option<Cache>,
-    /// `Enabled` is refused.
+    /// With `Enabled`, evictions give NUMA nodes their resources back.
     pub preemption_mode: Option<PreemptionMode>,
 }
 
@@ -133,16 +133,16 @@ impl Scoring {
 }
 
 impl Args {
+    /// Returns true if evictions give NUMA nodes their resources back.
+    pub fn preempts(&self) -> bool {
+        self.preemption_mode == Some(PreemptionMode::Enabled)
+    }
+
     /// Checks the arguments. Returns how nodes are scored.
     ///
     /// # Errors
-    /// If the strategy does not exist, or if preemption is enabled.
+    /// If the strategy does not exist.
     pub fn scoring(self) -> Result<Scoring, PluginError> {
-        if self.preemption_mode == Some(PreemptionMode::Enabled) {
-            let text =
-                "Enabled is not implemented; use Disabled, and DefaultPreemption frees whole nodes only";
-            return Err(format!("preemptionMode: {text}").into());
-        }
         let given = self.scoring_strategy;
         let name = given.as_ref().map_or("LeastAllocated", |given| given.name.as_deref().unwrap_or(""));
         let strategy = match name {

@@ -6,7 +6,7 @@ use harbormaster::{
 };
 
 use crate::{
-    amount::{Requests, amounts, is_foreign},
+    amount::{Amount, Requests, amounts, is_foreign},
     topology::NodeResourceTopology,
 };
 
@@ -28,8 +28,16 @@ pub(crate) fn is_indifferent(spec: &PodSpec, qos: QosClass) -> bool {
 /// Returns true if the pod owns resources of a NUMA node: whole cpus and memory of a Guaranteed pod, or devices that
 /// the topology lists.
 pub(crate) fn has_exclusive(pod: &PodInfo, topology: &NodeResourceTopology) -> bool {
+    exclusive(pod, topology).next().is_some()
+}
+
+/// Containers of a pod that own resources of a NUMA node while the pod runs, each with these resources.
+pub(crate) fn exclusive<'a>(
+    pod: &'a PodInfo,
+    topology: &'a NodeResourceTopology,
+) -> impl Iterator<Item = (&'a Container, Requests)> {
     let qos = pod.derived.qos;
-    let is_exclusive = |name: &str, amount: i64| match name {
+    let is_exclusive = move |name: &str, amount: i64| match name {
         resources::CPU => qos == QosClass::Guaranteed && amount > 0 && amount % 1000 == 0,
         _ if name == resources::MEMORY || resources::is_hugepages(name) => {
             qos == QosClass::Guaranteed && amount > 0
@@ -37,6 +45,10 @@ pub(crate) fn has_exclusive(pod: &PodInfo, topology: &NodeResourceTopology) -> b
         _ => is_foreign(name) && topology.numa_nodes.iter().any(|one| one.available.contains_key(name)),
     };
     let lasting = pod.spec.init_containers.iter().filter(|container| container.restart_always);
-    let mut all = lasting.chain(&pod.spec.containers).flat_map(|container| &container.requests);
-    all.any(|(name, amount)| is_exclusive(name, *amount))
+    lasting.chain(&pod.spec.containers).filter_map(move |container| {
+        let requests = container.requests.iter().filter(|(name, amount)| is_exclusive(name, *amount));
+        let own: Requests =
+            requests.map(|(name, amount)| (name.clone(), Amount::requested(name, *amount))).collect();
+        (!own.is_empty()).then_some((container, own))
+    })
 }

@@ -2,9 +2,18 @@
 
 /// Returns the fingerprint of pods, given as pairs of a namespace and a name, in any order.
 pub fn fingerprint<'a>(pods: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let mut hashes: Vec<u64> =
-        pods.map(|(namespace, name)| xxh64(name.as_bytes(), xxh64(namespace.as_bytes(), 0))).collect();
+    let mut hashes: Vec<u64> = pods.map(|(namespace, name)| hash(namespace, name)).collect();
     hashes.sort_unstable();
+    of_hashes(&hashes)
+}
+
+/// Hash of a pod.
+pub(crate) fn hash(namespace: &str, name: &str) -> u64 {
+    xxh64(name.as_bytes(), xxh64(namespace.as_bytes(), 0))
+}
+
+/// Returns the fingerprint of pods with these hashes, in ascending order.
+pub(crate) fn of_hashes(hashes: &[u64]) -> String {
     let bytes: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect();
     format!("pfp0v001{:016x}", xxh64(&bytes, 0))
 }
@@ -26,7 +35,7 @@ fn word(bytes: &[u8]) -> u64 {
 }
 
 /// XXH64 of the bytes.
-fn xxh64(bytes: &[u8], seed: u64) -> u64 {
+pub(crate) fn xxh64(bytes: &[u8], seed: u64) -> u64 {
     let (mut hash, mut rest);
     if bytes.len() >= 32 {
         let mut sums = [

@@ -5,76 +5,42 @@
 //! [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins). `README.md` lists the differences.
 //!
 //! Reading order: [`topology`] (the custom resource), this file (extension points and hints), `alignment` (which NUMA
-//! nodes a container would use), `score`, `demand` and `amount` (requests), [`mod@fingerprint`] (which pods a topology
-//! contains), [`args`].
+//! nodes a container would use), `score`, `demand` and `amount` (requests), [`books`] and [`mod@fingerprint`] (which pods
+//! a topology contains), `placement` (where they are), [`args`].
 
 mod alignment;
 mod amount;
 pub mod args;
+pub mod books;
 mod demand;
 pub mod fingerprint;
+mod placement;
 mod score;
 pub mod topology;
 
 use std::{borrow::Cow, sync::Arc};
 
 use harbormaster::{
-    api::pod::{Container, Phase},
+    api::{
+        QosClass,
+        pod::{Container, Phase},
+    },
+    framework::RowLog,
     prelude::*,
 };
 
 use alignment::{owned, single_numa_node};
 use amount::amounts;
 use args::{Args, Scoring};
-use fingerprint::fingerprint;
+use books::{Books, Page};
 use topology::{NodeResourceTopology, NumaNode};
 
 /// Places pods by NUMA nodes. See the [crate's documentation](crate).
 #[derive(Clone, Debug)]
 pub struct NodeResourceTopologyMatch {
     scoring: Scoring,
-}
-
-/// Number of pods of each row that have not started. Their requests may be missing in the node's topology. Rows past
-/// the end have none.
-#[derive(Debug, Default)]
-pub struct StartingPods(Vec<usize>);
-
-impl StartingPods {
-    fn on(&self, row: NodeIdx) -> usize {
-        self.0.get(row.at()).copied().unwrap_or(0)
-    }
-}
-
-/// Rows past the end are equal to rows without starting pods.
-impl PartialEq for StartingPods {
-    fn eq(&self, other: &Self) -> bool {
-        let rows = self.0.len().max(other.0.len());
-        (0..rows).map(NodeIdx::from).all(|row| self.on(row) == other.on(row))
-    }
-}
-
-impl Index for StartingPods {
-    fn pod_joined(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
-        if is_starting(pod) {
-            if self.0.len() <= row.at() {
-                self.0.resize(row.at() + 1, 0);
-            }
-            self.0[row.at()] += 1;
-        }
-    }
-
-    fn pod_left(&mut self, _: ClusterView<'_>, row: NodeIdx, pod: &PodInfo) {
-        if is_starting(pod)
-            && let Some(count) = self.0.get_mut(row.at())
-        {
-            *count = count.saturating_sub(1);
-        }
-    }
-}
-
-fn is_starting(pod: &PodInfo) -> bool {
-    pod.status.phase == Phase::Pending
+    /// True if evictions give NUMA nodes their resources back.
+    preempts: bool,
 }
 
 impl Plugin for NodeResourceTopologyMatch {
@@ -96,7 +62,7 @@ impl Build for NodeResourceTopologyMatch {
     type Args = Args;
 
     fn build(args: Args, _: &BuildCycle) -> Result<Self, PluginError> {
-        Ok(Self { scoring: args.scoring()? })
+        Ok(Self { preempts: args.preempts(), scoring: args.scoring()? })
     }
 }
 
@@ -105,20 +71,34 @@ impl Watches for NodeResourceTopologyMatch {
 }
 
 impl Indexed for NodeResourceTopologyMatch {
-    type Index = StartingPods;
+    type Index = Books;
 }
 
-impl Filter for NodeResourceTopologyMatch {
-    fn filter(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
-        let (spec, qos) = (&cx.pod.spec, cx.pod.derived.qos);
+impl ReadsCluster for NodeResourceTopologyMatch {
+    fn reads_cluster(&self, cx: &Cycle<'_>, reads: &mut Reads) -> PluginResult<()> {
+        if !demand::is_indifferent(&cx.pod.spec, cx.pod.derived.qos) {
+            // All else that answers depend on is in the log.
+            reads.of(&"topologies");
+        }
+        Ok(())
+    }
+
+    fn changed_rows<'a>(&self, cx: &Cycle<'a>) -> PluginResult<Option<&'a RowLog>> {
+        Ok(Some(self.index(cx)?.log()))
+    }
+}
+
+impl Filter<Row> for NodeResourceTopologyMatch {
+    fn filter(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> Verdict {
+        let (spec, qos) = (&cx.pod.derived.spec, cx.pod.derived.qos);
         if demand::is_indifferent(spec, qos) {
             return Ok(());
         }
-        let Some(topology) = self.watched(cx.objects).get("", node.name()) else { return Ok(()) };
+        let Some((cluster, topology)) = self.topology(cx, node) else { return Ok(()) };
         if !topology.manager.is_single_numa_node {
             return Ok(());
         }
-        let mut numa_nodes = self.numa_nodes(cx, topology, node)?;
+        let mut numa_nodes = self.numa_nodes(&cluster, topology, node)?;
         if topology.manager.is_pod_scope {
             let fits = single_numa_node(&numa_nodes, qos, node, &demand::of_pod(spec)).is_some();
             return if fits { Ok(()) } else { Err(cannot_align("pod")) };
@@ -147,41 +127,97 @@ fn cannot_align(what: &str) -> Stop {
     Reject::evictable(format!("cannot align {what}")).into()
 }
 
-impl Score for NodeResourceTopologyMatch {
-    fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
-        if cx.pod.derived.qos != harbormaster::api::QosClass::Guaranteed {
+impl Score<Row> for NodeResourceTopologyMatch {
+    fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+        if cx.pod.derived.qos != QosClass::Guaranteed {
             return Ok(100);
         }
-        let Some(topology) = self.watched(cx.objects).get("", node.name()) else { return Ok(0) };
-        Ok(match self.numa_nodes(cx, topology, node)? {
-            Cow::Borrowed(_) => score::score(&self.scoring, topology, &cx.pod.spec),
-            Cow::Owned(numa_nodes) => {
-                let changed = NodeResourceTopology { numa_nodes, ..NodeResourceTopology::clone(topology) };
-                score::score(&self.scoring, &changed, &cx.pod.spec)
-            }
-        })
+        let Some((cluster, topology)) = self.topology(cx, node) else { return Ok(0) };
+        let numa_nodes = match self.numa_nodes(&cluster, topology, node) {
+            Ok(numa_nodes) => numa_nodes,
+            Err(Stop::Reject(_)) => return Ok(0),
+            Err(Stop::Error(error)) => return Err(error),
+        };
+        let spec = &cx.pod.derived.spec;
+        Ok(score::score(&self.scoring, topology.manager, &numa_nodes, spec))
     }
 }
 
+/// Keeps a pod from evicting more pods while a topology still contains those that it has evicted.
+impl PostFilter for NodeResourceTopologyMatch {
+    fn post_filter(&self, cx: &mut PostFilterCycle<'_>, (): &()) -> PluginResult<PostFiltered> {
+        let what_if = &*cx.what_if;
+        let nominated = cx.pod.status.nominated_node_name.as_ref().filter(|_| self.preempts);
+        let row = nominated.and_then(|name| what_if.nodes().find(name));
+        let row = row.filter(|row| what_if.rejected_by(*row) == Some(Self::NAME));
+        let (Some(name), Some(row)) = (nominated, row) else { return Ok(no_help()) };
+        let Some(topology) = self.watched(what_if.objects()).get("", name) else { return Ok(no_help()) };
+        let cycle = what_if.cycle(cx.pod);
+        if self.index(&cycle)?.page(row).is_none_or(|page| page.lack(topology).is_exact) {
+            return Ok(no_help());
+        }
+        let why = format!("the NodeResourceTopology of the nominated node {name} is not up to date");
+        Ok(PostFiltered::Unresolvable { reasons: vec![why.into()], nomination: Nomination::Keep })
+    }
+}
+
+fn no_help() -> PostFiltered {
+    PostFiltered::NoHelp { reasons: Vec::new(), nomination: Nomination::Keep }
+}
+
 impl NodeResourceTopologyMatch {
+    /// Returns the topology of a node, and the cluster.
+    fn topology<'a>(
+        &self,
+        cx: &RowCycle<'a>,
+        node: NodeRef<'_>,
+    ) -> Option<(Cycle<'a>, &'a Custom<NodeResourceTopology>)> {
+        let cluster = cx.cluster()?;
+        Some((cluster, self.watched(cluster.objects).get("", node.name())?))
+    }
+
     /// Returns the NUMA nodes without what pods occupy that the topology does not contain yet. It is not known which
     /// NUMA node such a pod will use, so each of them could be the one.
     fn numa_nodes<'a>(
         &self,
-        cx: &Cycle<'_>,
-        topology: &'a NodeResourceTopology,
+        cluster: &Cycle<'_>,
+        topology: &'a Custom<NodeResourceTopology>,
         node: NodeRef<'_>,
-    ) -> PluginResult<Cow<'a, [NumaNode]>> {
+    ) -> Result<Cow<'a, [NumaNode]>, Stop> {
         let numa_nodes = topology.numa_nodes.as_slice();
-        if self.index(cx)?.on(node.idx()) == 0 || contains(topology, node.pods()) {
+        let Some(page) = self.index(cluster)?.page(node.idx()) else { return Ok(Cow::Borrowed(numa_nodes)) };
+        if !page.shows(node.pods()) {
+            return self.imagined(page, topology, node.pods()).map(Cow::Owned);
+        }
+        let lack = page.lack(topology);
+        if lack.owned.is_empty() {
             return Ok(Cow::Borrowed(numa_nodes));
         }
         let mut left = numa_nodes.to_vec();
-        for pod in node.pods().iter().filter(|pod| is_starting(pod)) {
+        left.iter_mut().for_each(|numa_node| numa_node.take(&lack.owned));
+        Ok(Cow::Owned(left))
+    }
+
+    /// Returns the NUMA nodes as if other pods were on the node than are there.
+    fn imagined(
+        &self,
+        page: &Page,
+        topology: &Custom<NodeResourceTopology>,
+        pods: &[Arc<PodInfo>],
+    ) -> Result<Vec<NumaNode>, Stop> {
+        let (mut left, lack) = (topology.numa_nodes.to_vec(), page.lack(topology));
+        if self.preempts && lack.is_exact {
+            let reported = page.pods().iter().filter(|pod| !lack.pods.contains(&pod.uid));
+            give_back(&mut left, topology, &reported.collect::<Vec<_>>(), pods)?;
+        }
+        let is_contained = |pod: &PodInfo| {
+            !lack.pods.contains(&pod.uid) && page.pods().iter().any(|known| known.uid == pod.uid)
+        };
+        for pod in pods.iter().filter(|pod| !is_contained(pod)) {
             let owned = owned(pod.derived.qos, &demand::of_pod(&pod.spec));
             left.iter_mut().for_each(|numa_node| numa_node.take(&owned));
         }
-        Ok(Cow::Owned(left))
+        Ok(left)
     }
 
     /// A pod that has started is in its node's topology, and no longer counts twice.
@@ -193,19 +229,38 @@ impl NodeResourceTopologyMatch {
 
     /// Wakes pods if the topology differs in what the plugin reads.
     fn after_topology(&self, _: &PodInfo, change: Changed<'_, NodeResourceTopology>) -> PluginResult<Hint> {
-        let read = |topology: &Custom<NodeResourceTopology>| {
-            (topology.manager, topology.numa_nodes.clone(), topology.fingerprint.clone())
-        };
-        Ok(if change.old.map(read) == change.new.map(read) { Hint::Skip } else { Hint::Queue })
+        Ok(match (change.old, change.new) {
+            (Some(old), Some(new)) if old.object == new.object => Hint::Skip,
+            _ => Hint::Queue,
+        })
     }
 }
 
-/// Returns true if the topology's fingerprint is that of the pods.
-fn contains(topology: &NodeResourceTopology, pods: &[Arc<PodInfo>]) -> bool {
-    topology.fingerprint.as_ref().is_some_and(|known| {
-        let counted = pods.iter().filter(|pod| !known.only_exclusive || demand::has_exclusive(pod, topology));
-        *known.text == *fingerprint(counted.map(|pod| (pod.namespace.as_str(), pod.name.as_str())))
-    })
+/// Gives NUMA nodes back what pods own there that are gone. If it is not known where a pod is, it gives nothing back.
+fn give_back(
+    numa_nodes: &mut [NumaNode],
+    topology: &NodeResourceTopology,
+    reported: &[&Arc<PodInfo>],
+    stay: &[Arc<PodInfo>],
+) -> Result<(), Stop> {
+    let Some(placement) = &topology.placement else { return Ok(()) };
+    let id = |pod: &PodInfo, container: &Container| placement::id(&pod.namespace, &pod.name, &container.name);
+    let ids = reported
+        .iter()
+        .flat_map(|pod| demand::exclusive(pod, topology).map(move |(container, _)| id(pod, container)));
+    let Some(places) = placement.of(ids.collect()) else { return Ok(()) };
+    let is_gone = |pod: &PodInfo| stay.iter().all(|other| other.uid != pod.uid);
+    for pod in reported.iter().filter(|pod| is_gone(pod)) {
+        for (container, own) in demand::exclusive(pod, topology) {
+            let place = places.get(&id(pod, container));
+            let mut homes = numa_nodes.iter_mut().filter(|numa_node| Some(&numa_node.id) == place);
+            if !homes.all(|numa_node| numa_node.give_back(&own)) {
+                let why = "eviction simulation in NRT is not possible: resource release request exceeds NUMA allocatable";
+                return Err(Reject::evictable(why).into());
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

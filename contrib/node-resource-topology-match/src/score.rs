@@ -7,21 +7,20 @@ use crate::{
     amount::{Amount, Requests, amounts},
     args::{Scoring, Strategy},
     demand::of_pod,
-    topology::{NodeResourceTopology, NumaNode},
+    topology::{Manager, NumaNode},
 };
 
-/// Returns the score of a node with the given topology, 0..=100.
-pub(crate) fn score(scoring: &Scoring, topology: &NodeResourceTopology, spec: &PodSpec) -> i64 {
-    let manager = topology.manager;
+/// Returns the score of a node with these NUMA nodes, 0..=100.
+pub(crate) fn score(scoring: &Scoring, manager: Manager, numa_nodes: &[NumaNode], spec: &PodSpec) -> i64 {
     let containers = || spec.init_containers.iter().chain(&spec.containers).map(|one| amounts(&one.requests));
     let parts: Vec<Requests> = if manager.is_pod_scope { vec![of_pod(spec)] } else { containers().collect() };
     if scoring.strategy == Strategy::LeastNUMANodes {
-        return by_number(topology.numa_nodes.clone(), manager.max_numa_nodes, &parts);
+        return by_number(numa_nodes.to_vec(), manager.max_numa_nodes, &parts);
     }
     if !manager.is_single_numa_node || parts.is_empty() {
         return 0;
     }
-    let sum: i64 = parts.iter().map(|requests| lowest(scoring, &topology.numa_nodes, requests)).sum();
+    let sum: i64 = parts.iter().map(|requests| lowest(scoring, numa_nodes, requests)).sum();
     sum / parts.len() as i64
 }
 

@@ -12,7 +12,10 @@ use harbormaster::{
     },
 };
 
+mod histories;
+
 use super::*;
+use fingerprint::fingerprint;
 
 const NIC: &str = "vendor/nic1";
 
@@ -307,7 +310,7 @@ fn whatever_helps_wakes_the_pod() {
 #[test]
 fn the_index_follows_all_changes() {
     for seed in 0..20 {
-        index_equals_rebuilt_one::<StartingPods>(
+        index_equals_rebuilt_one::<Books>(
             seed,
             |dice, name| dice.node(name),
             |dice, name| {
@@ -350,7 +353,7 @@ fn wrong_arguments_are_refused() {
             "scoringStrategy.type: Invalid value: \"\": invalid ScoringStrategyType",
         ),
         (json!({"scoringStrategy": {"type": "Best"}}), "scoringStrategy.type: Invalid value: \"Best\""),
-        (json!({"preemptionMode": "Enabled"}), "preemptionMode: Enabled is not implemented"),
+        (json!({"preemptionMode": "Some"}), "unknown variant `Some`, expected `Disabled` or `Enabled`"),
         (
             json!({"cache": {"informerMode": "shared"}}),
             "unknown variant `shared`, expected `Dedicated` or `Shared`",
@@ -364,7 +367,7 @@ fn wrong_arguments_are_refused() {
         "cacheResyncPeriodSeconds": 5,
         "discardReservedNodes": false,
         "cache": {"foreignPodsDetect": "None", "resyncMethod": "All", "informerMode": "Shared", "resyncScope": "All"},
-        "preemptionMode": "Disabled",
+        "preemptionMode": "Enabled",
     });
     assert!(built(all).is_ok());
 }

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use harbormaster::{
-    api::{Quantity, Str},
+    api::{Quantity, Str, Timestamp},
     prelude::*,
     serde::Deserialize,
     serde_json::{Value, from_value},
 };
 
-use crate::amount::{Amount, Requests};
+use crate::{
+    amount::{Amount, Requests},
+    placement::{METADATA, Placement, VECTOR},
+};
 
 /// Largest number of a NUMA node, so that sets of NUMA nodes fit into 64 bits.
 const LARGEST_ID: usize = 63;
@@ -17,7 +20,7 @@ const LARGEST_ID: usize = 63;
 const MOST_NUMA_NODES: i64 = 1024;
 
 /// The topology of a node, which has the same name.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(crate = "harbormaster::serde", from = "Wire")]
 pub struct NodeResourceTopology {
     /// The kubelet's use of NUMA nodes.
@@ -26,6 +29,10 @@ pub struct NodeResourceTopology {
     pub numa_nodes: Vec<NumaNode>,
     /// Fingerprint of the pods that the object contains, if the agent wrote one.
     pub fingerprint: Option<Fingerprint>,
+    /// NUMA nodes of these pods, if the agent wrote them.
+    pub placement: Option<Placement>,
+    /// Time at which the object was written, if the API server says so.
+    pub written: Option<Timestamp>,
 }
 
 impl Resource for NodeResourceTopology {
@@ -60,6 +67,8 @@ pub struct NumaNode {
     pub id: usize,
     /// Free amounts, by resource.
     pub available: BTreeMap<Str, Amount>,
+    /// Amounts that are free without pods, by resource.
+    pub allocatable: BTreeMap<Str, Amount>,
     /// Distances to other NUMA nodes, by number.
     pub costs: BTreeMap<usize, i64>,
 }
@@ -72,6 +81,15 @@ impl NumaNode {
                 *left = left.less(*amount);
             }
         }
+    }
+
+    /// Gives resources back. Returns false if there would be more than without any pods.
+    pub(crate) fn give_back(&mut self, requests: &Requests) -> bool {
+        requests.iter().all(|(name, amount)| {
+            let Some(left) = self.available.get_mut(name) else { return true };
+            *left = left.plus(*amount);
+            *left <= self.allocatable.get(name).copied().unwrap_or(Amount::ZERO)
+        })
     }
 }
 
@@ -97,6 +115,14 @@ struct Wire {
 #[serde(crate = "harbormaster::serde", default)]
 struct WireMetadata {
     annotations: Option<BTreeMap<String, Str>>,
+    #[serde(rename = "managedFields")]
+    managed_fields: Option<Vec<WireManager>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(crate = "harbormaster::serde", default)]
+struct WireManager {
+    time: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -106,6 +132,7 @@ struct WireZone {
     #[serde(rename = "type")]
     kind: String,
     costs: Option<Vec<WireCost>>,
+    attributes: Option<Vec<WireAttribute>>,
     resources: Option<Vec<WireResource>>,
 }
 
@@ -124,6 +151,8 @@ struct WireResource {
     /// A quantity, but a mistake must not hide the rest of the object.
     #[serde(default)]
     available: Value,
+    #[serde(default)]
+    allocatable: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -142,6 +171,11 @@ impl From<Wire> for NodeResourceTopology {
                 .find(|attribute| attribute.name == name)
                 .map(|attribute| attribute.value.clone())
         };
+        let zones = wire.zones.unwrap_or_default();
+        let placement = attribute(METADATA).and_then(|metadata| placement(&metadata, &zones));
+        let writers = wire.metadata.managed_fields.unwrap_or_default();
+        let times = writers.iter().filter_map(|writer| Timestamp::parse(writer.time.as_deref()?).ok());
+        let written = times.max();
         let annotations = wire.metadata.annotations.unwrap_or_default();
         let text = attribute("nodeTopologyPodsFingerprint")
             .or_else(|| annotations.get("topology.node.k8s.io/fingerprint").cloned());
@@ -149,8 +183,10 @@ impl From<Wire> for NodeResourceTopology {
         let only_exclusive = method.is_some_and(|method| method == "with-exclusive-resources");
         Self {
             manager: manager(&wire.topology_policies.unwrap_or_default(), &attributes),
-            numa_nodes: wire.zones.unwrap_or_default().into_iter().filter_map(numa_node).collect(),
+            numa_nodes: zones.into_iter().filter_map(numa_node).collect(),
             fingerprint: text.map(|text| Fingerprint { text, only_exclusive }),
+            placement,
+            written,
         }
     }
 }
@@ -191,14 +227,34 @@ fn manager(policies: &[String], attributes: &[WireAttribute]) -> Manager {
 
 fn numa_node(zone: WireZone) -> Option<NumaNode> {
     let id = if zone.kind == "Node" { number(&zone.name)? } else { return None };
-    let resources = zone.resources.unwrap_or_default().into_iter();
+    let resources = zone.resources.unwrap_or_default();
     // Of a resource whose amount is missing or malformed, nothing is left.
-    let amount =
-        |value: Value| from_value(value).map_or(Amount::ZERO, |known: Quantity| Amount::from(&known));
-    let available = resources.map(|resource| (resource.name, amount(resource.available)));
+    let amount = |value: &Value| {
+        from_value(value.clone()).map_or(Amount::ZERO, |known: Quantity| Amount::from(&known))
+    };
+    let amounts = |of: fn(&WireResource) -> &Value| -> BTreeMap<Str, Amount> {
+        resources.iter().map(|resource| (resource.name.clone(), amount(of(resource)))).collect()
+    };
+    let (available, allocatable) = (amounts(|one| &one.available), amounts(|one| &one.allocatable));
     let costs = zone.costs.unwrap_or_default();
     let costs = costs.iter().filter_map(|cost| Some((number(&cost.name)?, cost.value)));
-    Some(NumaNode { id, available: available.collect(), costs: costs.collect() })
+    Some(NumaNode { id, available, allocatable, costs: costs.collect() })
+}
+
+/// Returns where the containers are, unless something is wrong with what the agent wrote.
+fn placement(metadata: &str, zones: &[WireZone]) -> Option<Placement> {
+    let list = |zone: &WireZone| {
+        let list = zone.attributes.iter().flatten().find(|attribute| attribute.name == VECTOR)?;
+        Some((number(&zone.name), list.value.clone()))
+    };
+    let lists: Vec<(Option<usize>, Str)> = zones.iter().filter_map(list).collect();
+    if lists.iter().any(|(numa_node, _)| numa_node.is_none()) {
+        return None;
+    }
+    Placement::read(
+        metadata,
+        lists.iter().filter_map(|(numa_node, list)| Some(((*numa_node)?, list.as_str()))),
+    )
 }
 
 /// Returns the number in the name of a NUMA node, such as `node-1`.

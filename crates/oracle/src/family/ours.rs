@@ -56,8 +56,11 @@ impl VerdictSource for OurFamily {
         for object in setup.engine.resources().iter().flat_map(|kind| raw(&inventory, kind)) {
             cache.cluster.set_custom(&object);
         }
-        let preempts =
-            setup.engine.profiles.iter().any(|profile| !profile.at(ExtensionPoint::PostFilter).is_empty());
+        let preempts = setup.engine.profiles.iter().any(|profile| {
+            let mut plugins = profile.at(ExtensionPoint::PostFilter).iter();
+            // NodeResourceTopologyMatch never chooses victims.
+            plugins.any(|plugin| profile.plugin(*plugin).name() != "NodeResourceTopologyMatch")
+        });
         let for_engine = preempts.then(|| inventory.clone());
         let report = independent(&setup.engine, inventory.clone());
         let mut explanations = Vec::new();
