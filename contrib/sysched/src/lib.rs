@@ -9,12 +9,10 @@
 pub mod profile;
 pub mod residents;
 
-use std::collections::{BTreeMap, HashMap};
-
 use harbormaster::{api::Str, prelude::*, serde::Deserialize};
 
-use profile::{SeccompProfile, named_by};
-use residents::{Named, Residents};
+use profile::SeccompProfile;
+use residents::{Calls, Host, Residents, size};
 
 /// `SySchedArgs`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -32,14 +30,11 @@ pub struct SySched {
     default_profile: (Str, Str),
 }
 
-/// A set of system calls: bit `n` stands for the one with number `n`.
-type Calls = Vec<u64>;
-
-/// System calls of the pod and of all pods on nodes.
+/// System calls of the pod.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
     own: Calls,
-    of_others: HashMap<Named, Calls>,
+    size: i64,
 }
 
 impl Plugin for SySched {
@@ -63,80 +58,50 @@ impl Watches for SySched {
 
 impl Indexed for SySched {
     type Index = Residents;
+
+    fn prepare(&self, residents: &mut Residents, view: ClusterView<'_>, pod: &PodInfo) {
+        residents.update(&self.default_profile, self.watched(view.objects), pod);
+    }
 }
 
 impl PreScore<WholeCluster, (), Scene> for SySched {
     fn pre_score(&self, cx: &Cycle<'_>, (): &(), _: &NodeSet) -> PluginResult<PreScored<Scene>> {
-        let mut calls = Numbered { profiles: self.watched(cx.objects), numbers: BTreeMap::new() };
-        let own: Named = named_by(cx.pod).into_iter().collect();
-        let own = calls.of(&own, &self.default_profile);
-        if own.is_empty() {
-            // All nodes are equally good for a pod of which nothing is known.
-            return Ok(PreScored::Skip);
-        }
-        let others = self.index(cx)?.all();
-        let of_others = others.map(|named| (named.clone(), calls.of(named, &self.default_profile))).collect();
-        Ok(PreScored::Continue(Scene { own, of_others }))
+        let table = self.index(cx)?.table(&self.default_profile);
+        let own = table.and_then(|table| table.calls_of(cx.pod)).filter(|own| !own.is_empty());
+        // All nodes are equally good for a pod of which nothing is known.
+        let Some(own) = own else { return Ok(PreScored::Skip) };
+        Ok(PreScored::Continue(Scene { own: own.clone(), size: size(own) }))
     }
 }
 
 impl Score<WholeCluster, Scene> for SySched {
     const NORMALIZE: Normalize = Normalize::Proportional { reverse: true };
 
+    fn score(&self, cx: &Cycle<'_>, scene: &Scene, node: NodeRef<'_>) -> PluginResult<i64> {
+        let host = self.index(cx)?.table(&self.default_profile).and_then(|table| table.host(node.idx()));
+        Ok(host.map_or(0, |host| scene.exposure(host)))
+    }
+
+    fn score_batch(&self, cx: &Cycle<'_>, scene: &Scene, scores: &mut Scores<'_>) -> PluginResult<()> {
+        let table = self.index(cx)?.table(&self.default_profile);
+        for (row, score) in scores.iter_mut() {
+            let host = table.and_then(|table| table.host(row));
+            *score = host.map_or(0, |host| scene.exposure(host));
+        }
+        Ok(())
+    }
+}
+
+impl Scene {
     /// Returns the number of system calls that the pod would be exposed to without using them, and those that the pods
     /// on the node would be exposed to beside it.
-    fn score(&self, cx: &Cycle<'_>, scene: &Scene, node: NodeRef<'_>) -> PluginResult<i64> {
-        let residents = self.index(cx)?;
-        let calls = |named: &Named| scene.of_others.get(named).map_or(&[][..], Vec::as_slice);
-        let mut host = Calls::new();
-        residents.on(node.idx()).for_each(|(named, _)| unite(&mut host, calls(named)));
-        let exposed = |all: &[u64], used: &[u64]| {
-            let bits = all.iter().enumerate().map(|(at, bits)| bits & !used.get(at).copied().unwrap_or(0));
-            bits.map(|bits| i64::from(bits.count_ones())).sum::<i64>()
-        };
-        let of_pod = exposed(&host, &scene.own);
-        unite(&mut host, &scene.own);
-        let of_others = residents.on(node.idx()).map(|(named, pods)| {
-            exposed(&host, calls(named)).saturating_mul(i64::try_from(pods).unwrap_or(i64::MAX))
-        });
-        Ok(of_others.fold(of_pod, i64::saturating_add))
-    }
-}
-
-fn unite(calls: &mut Calls, others: &[u64]) {
-    if calls.len() < others.len() {
-        calls.resize(others.len(), 0);
-    }
-    calls.iter_mut().zip(others).for_each(|(bits, other)| *bits |= other);
-}
-
-/// Gives numbers to the names of system calls.
-struct Numbered<'a> {
-    profiles: Watched<'a, SeccompProfile>,
-    numbers: BTreeMap<&'a Str, usize>,
-}
-
-impl<'a> Numbered<'a> {
-    /// Returns the system calls of the named profiles, or those of the default profile if there are none.
-    fn of(&mut self, named: &Named, default: &(Str, Str)) -> Calls {
-        let mut calls = Calls::new();
-        named.iter().for_each(|name| self.add(name, &mut calls));
-        if calls.is_empty() {
-            self.add(default, &mut calls);
-        }
-        calls
-    }
-
-    fn add(&mut self, (namespace, name): &(Str, Str), calls: &mut Calls) {
-        let Some(profile) = self.profiles.get(namespace, name) else { return };
-        for name in profile.object.allowed() {
-            let next = self.numbers.len();
-            let number = *self.numbers.entry(name).or_insert(next);
-            if calls.len() <= number / 64 {
-                calls.resize(number / 64 + 1, 0);
-            }
-            calls[number / 64] |= 1 << (number % 64);
-        }
+    fn exposure(&self, host: &Host) -> i64 {
+        let common: i64 =
+            host.calls.iter().zip(&self.own).map(|(a, b)| i64::from((a & b).count_ones())).sum();
+        let together = host.size + self.size - common;
+        // Each pod uses some of them, which are part of the host's.
+        let of_others = host.pods.saturating_mul(together).saturating_sub(host.used);
+        of_others.saturating_add(host.size - common)
     }
 }
 
