@@ -331,6 +331,57 @@ async fn tables_have_the_columns_of_kubectl() {
     assert_eq!(table["rows"][0]["object"]["kind"], json!("PartialObjectMetadata"));
 }
 
+/// The columns of the definitions in `contrib/` are those that scheduler-plugins' definitions have.
+#[tokio::test]
+async fn custom_resources_of_scheduler_plugins_have_their_columns() {
+    let client = Client::new();
+    let contrib = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib");
+    let (plain, age) = (vec!["Name", "Age"], "Age");
+    for (file, group, version, resource, heads) in [
+        (
+            "node-resource-topology-match",
+            "topology.node.k8s.io",
+            "v1alpha2",
+            "noderesourcetopologies",
+            plain.clone(),
+        ),
+        ("network-overhead", "appgroup.diktyo.x-k8s.io", "v1alpha1", "appgroups", plain.clone()),
+        ("network-overhead", "networktopology.diktyo.x-k8s.io", "v1alpha1", "networktopologies", plain),
+        (
+            "coscheduling",
+            "scheduling.x-k8s.io",
+            "v1alpha1",
+            "podgroups",
+            vec!["Name", "Phase", "MinMember", "Running", "Succeeded", "Failed", age],
+        ),
+        (
+            "sysched",
+            "security-profiles-operator.x-k8s.io",
+            "v1beta1",
+            "seccompprofiles",
+            vec!["Name", "Status", age],
+        ),
+    ] {
+        let text = std::fs::read_to_string(format!("{contrib}/{file}/deploy/crd.yaml")).unwrap();
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        for document in text.split("\n---\n") {
+            let headers = [("content-type", "application/yaml")];
+            let (code, answer) = client.send("POST", path, &headers, document.to_owned()).await;
+            assert!([201, 409].contains(&code), "{file}: {answer}");
+        }
+        let path = format!("/apis/{group}/{version}/{resource}");
+        let (code, table) = client.send("GET", &path, &[("accept", TABLE)], "").await;
+        assert_eq!((code, &table["kind"]), (200, &json!("Table")), "{resource}: {table}");
+        let columns = table["columnDefinitions"].as_array().unwrap().iter();
+        let shown = columns.filter(|column| column["priority"] == 0);
+        assert_eq!(
+            shown.map(|column| column["name"].as_str().unwrap()).collect::<Vec<_>>(),
+            heads,
+            "{resource}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn scale_and_status_are_written_separately() {
     let client = Client::new();
