@@ -7,6 +7,7 @@ use harbormaster::{
 };
 
 use super::*;
+use crate::profile::named_by;
 
 fn trial() -> Trial {
     Trial::of(SySched::build(Args::default(), &BuildCycle::default()).unwrap())
