@@ -12,6 +12,14 @@ use harbormaster::{
 pub struct Amounts(BTreeMap<Str, i128>);
 
 impl Amounts {
+    /// No amounts.
+    pub const NONE: Self = Self(BTreeMap::new());
+
+    /// Returns true if no resource is listed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the amount of a resource, zero if it is not listed.
     pub fn get(&self, resource: &str) -> i128 {
         self.0.get(resource).copied().unwrap_or_default()
@@ -43,6 +51,28 @@ impl Amounts {
     /// Subtracts amounts, as [`Self::add`] adds them.
     pub fn subtract<'a>(&mut self, amounts: impl IntoIterator<Item = (&'a str, i128)>) {
         self.add(amounts.into_iter().map(|(resource, amount)| (resource, -amount)));
+    }
+
+    /// Adds amounts, and lists those that are zero, too.
+    pub fn list<'a>(&mut self, amounts: impl IntoIterator<Item = (&'a Str, i128)>) {
+        for (resource, amount) in amounts {
+            *self.0.entry(resource.clone()).or_default() += amount;
+        }
+    }
+
+    /// Raises amounts to these, if they are lower or not listed.
+    pub fn raise<'a>(&mut self, amounts: impl IntoIterator<Item = (&'a Str, i128)>) {
+        for (resource, amount) in amounts {
+            let own = self.0.entry(resource.clone()).or_default();
+            *own = amount.max(*own);
+        }
+    }
+
+    /// Returns how much of the listed amounts exceeds others; zero of a resource of which nothing does.
+    #[must_use]
+    pub fn beyond(&self, others: &Self) -> Self {
+        let rest = |(resource, amount): (&Str, &i128)| (resource.clone(), (amount - others.get(resource)).max(0));
+        Self(self.0.iter().map(rest).collect())
     }
 
     /// The listed resources with plain names, as [`Self::add`] takes them.

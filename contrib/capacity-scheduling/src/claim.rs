@@ -2,14 +2,15 @@
 
 use std::fmt::Write;
 
-use harbormaster::prelude::*;
+use harbormaster::{api::Str, prelude::*};
 
 use crate::{
     amounts::{Amounts, requested, text},
-    ledger::{Ledger, Quota},
+    ledger::Ledger,
+    tree::{Quota, QuotaIdx, Tree, WHOLE},
 };
 
-/// Largest number of borrowers that a refusal names.
+/// Largest number of quotas or namespaces that a refusal names.
 const NAMED: usize = 3;
 
 /// The claim of a pod whose namespace has a quota.
@@ -17,87 +18,106 @@ const NAMED: usize = 3;
 pub struct Claim<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) pod: &'a PodInfo,
-    pub(crate) quota: &'a Quota,
-    /// Future usage of nominated pods of the namespace that are at least as important as this one.
-    pub(crate) promised: Amounts,
-    /// The same, plus the future usage of nominated pods in other namespaces whose quotas do not borrow.
-    pub(crate) promised_to_all: Amounts,
+    /// The pod's quota and those above it, up to the whole, each with what it has promised: the future usage of nominated
+    /// pods that come before this one.
+    pub(crate) path: Vec<(QuotaIdx, Amounts)>,
 }
 
 impl<'a> Claim<'a> {
     /// Returns the claim of a pod; `None` if its namespace has no quota.
+    ///
+    /// A nominated pod of the same quota comes before the pod if it is at least as important. One of another quota does
+    /// if that quota has not borrowed.
     pub fn of(ledger: &'a Ledger, nominations: &Nominations, pod: &'a PodInfo) -> Option<Self> {
-        let quota = ledger.quota(&pod.namespace)?;
-        let (mut promised, mut promised_to_all) = (Amounts::default(), Amounts::default());
+        let tree = ledger.tree();
+        let leaf = tree.leaf(&pod.namespace)?;
+        let mut path: Vec<_> = tree.path(leaf).map(|at| (at, Amounts::default())).collect();
         for (_, other) in nominations.iter().filter(|(_, other)| other.uid != pod.uid) {
-            if other.namespace == pod.namespace {
-                if other.priority() >= pod.priority() {
-                    promised.add(requested(other));
-                    promised_to_all.add(requested(other));
-                }
-            } else if ledger.quota(&other.namespace).is_some() && !ledger.borrows(&other.namespace) {
-                promised_to_all.add(requested(other));
+            let Some(its) = tree.leaf(&other.namespace) else { continue };
+            let is_before =
+                if its == leaf { other.priority() >= pod.priority() } else { !ledger.borrows(its) };
+            if is_before {
+                let shared = path.iter_mut().filter(|(at, _)| tree.path(its).any(|above| above == *at));
+                shared.for_each(|(_, promised)| promised.add(requested(other)));
             }
         }
-        Some(Self { ledger, pod, quota, promised, promised_to_all })
+        Some(Self { ledger, pod, path })
     }
 
     /// Returns why the pod is refused; `None` if it is not. Only resources that the pod requests matter.
     pub fn refusal(&self) -> Option<String> {
         let (namespace, name) = (&self.pod.namespace, &self.pod.name);
-        let why = self.above_max().or_else(|| self.above_guarantees())?;
+        let why = self.path.iter().find_map(|(at, promised)| self.above_max(*at, promised))?;
         Some(format!("Pod {namespace}/{name} is rejected in PreFilter because {why}"))
     }
 
-    fn above_max(&self) -> Option<String> {
-        let usage = self.ledger.usage(&self.pod.namespace);
-        let used = |resource: &str| usage.map_or(0, |usage| usage.used.get(resource));
+    fn above_max(&self, at: QuotaIdx, promised: &Amounts) -> Option<String> {
+        let quota = &self.tree().quotas()[at];
+        let used = self.ledger.used(at);
         let (resource, asked, max) = requested(self.pod)
-            .filter_map(|(resource, asked)| Some((resource, asked, self.quota.spec.max.listed(resource)?)))
-            .find(|(resource, asked, max)| used(resource) + self.promised.get(resource) + asked > *max)?;
-        let holders = usage.map_or(0, |usage| usage.pods);
-        let sum = sum(resource, used(resource), self.promised.get(resource), asked);
-        let (quota, max) = (&self.quota.name, text(resource, max));
-        Some(format!(
-            "ElasticQuota {quota} is more than Max: {resource}: {sum}, max {max}; the namespace has {holders} pods on nodes"
-        ))
-    }
-
-    fn above_guarantees(&self) -> Option<String> {
-        let used = self.ledger.used();
-        let (resource, asked, guaranteed) = requested(self.pod)
-            .filter_map(|(resource, asked)| Some((resource, asked, self.ledger.guaranteed(resource)?)))
-            .find(|(resource, asked, guaranteed)| {
-                used.get(resource) + self.promised_to_all.get(resource) + asked > *guaranteed
-            })?;
-        let sum = sum(resource, used.get(resource), self.promised_to_all.get(resource), asked);
-        let guaranteed = text(resource, guaranteed);
-        let borrowers = self.borrowers(resource);
-        Some(format!(
-            "total ElasticQuota used is more than min: {resource}: {sum}, min {guaranteed}{borrowers}"
-        ))
-    }
-
-    /// Names the quotas that use more of the resource than they guarantee, those that borrow most first.
-    fn borrowers(&self, resource: &str) -> String {
-        let over = |(namespace, quota): (&harbormaster::api::Str, &'a Quota)| {
-            let used = self.ledger.usage(namespace)?.used.get(resource);
-            let over = used - quota.spec.min.get(resource);
-            (over > 0).then_some((over, &quota.name))
+            .filter_map(|(resource, asked)| Some((resource, asked, quota.max.listed(resource)?)))
+            .find(|(resource, asked, max)| used.get(resource) + promised.get(resource) + asked > *max)?;
+        let sum = sum(resource, used.get(resource), promised.get(resource), asked);
+        let max = text(resource, max);
+        let (what, limit, holders) = match at {
+            WHOLE => ("total ElasticQuota used is more than min".to_owned(), "min", self.borrowers(resource)),
+            _ => (format!("{quota} is more than Max"), "max", self.holders(at, resource)),
         };
-        let mut borrowers: Vec<_> = self.ledger.quotas().filter_map(over).collect();
-        borrowers.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
-        let mut named = String::new();
-        for (over, quota) in borrowers.iter().take(NAMED) {
-            let how = if named.is_empty() { "; borrowed by" } else { "," };
-            // Writing to a String cannot fail.
-            let _ = write!(named, "{how} {quota} ({})", text(resource, *over));
-        }
-        if borrowers.len() > NAMED {
-            let _ = write!(named, " and {} more", borrowers.len() - NAMED);
-        }
-        named
+        Some(format!("{what}: {resource}: {sum}, {limit} {max}{holders}"))
     }
+
+    fn tree(&self) -> &'a Tree {
+        self.ledger.tree()
+    }
+
+    /// Names the quotas of namespaces that use more of the resource than is guaranteed to them.
+    fn borrowers(&self, resource: &str) -> String {
+        let over = |(at, quota): (QuotaIdx, &'a Quota)| {
+            let over = self.ledger.used(at).get(resource) - quota.min.get(resource);
+            (!quota.namespaces.is_empty()).then_some((over, quota.name.clone()))
+        };
+        let quotas = self.tree().quotas().iter().enumerate();
+        named("; borrowed by", resource, quotas.filter_map(over).collect())
+    }
+
+    /// Names what the quota is used by: the quotas below it, or its namespaces.
+    fn holders(&self, at: QuotaIdx, resource: &str) -> String {
+        let quota = &self.tree().quotas()[at];
+        let of_namespace = |namespace: &Str| {
+            let usage = self.ledger.usage(namespace);
+            (usage.map_or(0, |usage| usage.used.get(resource)), namespace.clone())
+        };
+        match quota.namespaces.as_slice() {
+            [] => {
+                let below = self.tree().quotas().iter().enumerate().filter(|(_, q)| q.parent == Some(at));
+                let below = below.map(|(at, below)| (self.ledger.used(at).get(resource), below.name.clone()));
+                named("; used by", resource, below.collect())
+            }
+            [only] => {
+                let pods = self.ledger.usage(only).map_or(0, |usage| usage.pods);
+                format!("; the namespace has {pods} pods on nodes")
+            }
+            several => {
+                named("; used by namespaces", resource, several.iter().map(of_namespace).collect())
+            }
+        }
+    }
+}
+
+/// Names those with the largest positive amounts.
+fn named(how: &str, resource: &str, mut all: Vec<(i128, Str)>) -> String {
+    all.retain(|(amount, _)| *amount > 0);
+    all.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut words = String::new();
+    for (amount, name) in all.iter().take(NAMED) {
+        let how = if words.is_empty() { how } else { "," };
+        // Writing to a String cannot fail.
+        let _ = write!(words, "{how} {name} ({})", text(resource, *amount));
+    }
+    if all.len() > NAMED {
+        let _ = write!(words, " and {} more", all.len() - NAMED);
+    }
+    words
 }
 
 fn sum(resource: &str, used: i128, promised: i128, asked: i128) -> String {

@@ -44,7 +44,14 @@ struct WireSpec {
 
 /// A quantity of at least zero.
 #[derive(Debug)]
-struct NotNegative(Quantity);
+pub(crate) struct NotNegative(Quantity);
+
+impl NotNegative {
+    /// Returns the amounts of a list; none if there is no list.
+    pub(crate) fn amounts(list: Option<BTreeMap<Str, Self>>) -> Amounts {
+        list.into_iter().flatten().map(|(name, Self(quantity))| (name, quantity)).collect()
+    }
+}
 
 impl<'de> Deserialize<'de> for NotNegative {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -58,9 +65,6 @@ impl<'de> Deserialize<'de> for NotNegative {
 
 impl From<Wire> for ElasticQuota {
     fn from(Wire { spec }: Wire) -> Self {
-        let amounts = |list: Option<BTreeMap<Str, NotNegative>>| {
-            list.into_iter().flatten().map(|(name, NotNegative(quantity))| (name, quantity)).collect()
-        };
-        Self { min: amounts(spec.min), max: amounts(spec.max) }
+        Self { min: NotNegative::amounts(spec.min), max: NotNegative::amounts(spec.max) }
     }
 }

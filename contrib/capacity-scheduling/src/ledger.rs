@@ -1,9 +1,12 @@
-//! The ledger: an index of the quotas, and of what the pods of each namespace use.
+//! The ledger: an index of the quotas, and of what the pods of each of them use.
 //!
 //! All pods that have a node count, from the decision until they end or are deleted. Namespaces without a quota are in
 //! the ledger, too, so that a quota counts the pods that were there before it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use harbormaster::{
     api::{Pod, Str, pod::PodCondition},
@@ -12,29 +15,23 @@ use harbormaster::{
 };
 
 use crate::{
-    amounts::{Amounts, requested, text},
+    amounts::{Amounts, requested},
     elastic_quota::ElasticQuota,
+    quota_group::QuotaGroup,
+    tree::{Objects, QuotaIdx, Tree},
 };
 
-/// Quotas and usage by namespace.
+/// Quotas and usage.
 #[derive(Debug, Default, PartialEq)]
 pub struct Ledger {
-    quotas: BTreeMap<Str, Quota>,
+    objects: Objects,
+    tree: Arc<Tree>,
+    /// Usage by namespace.
     usage: HashMap<Str, Usage>,
-    /// Sum of what the quotas guarantee, by resource, for resources that some quota guarantees.
-    guaranteed: BTreeMap<Str, Guarantee>,
-    /// Sum of what is used in namespaces with quotas.
-    used: Amounts,
-    contradictions: BTreeMap<Str, Vec<Contradiction>>,
-}
-
-/// The quota of a namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// `namespace/name` of the object.
-    pub name: Str,
-    /// Guaranteed and maximum amounts.
-    pub spec: ElasticQuota,
+    /// Usage by quota.
+    used: Vec<Amounts>,
+    /// Namespaces with several ElasticQuotas.
+    doubled: BTreeMap<Str, Contradiction>,
 }
 
 /// Usage of a namespace's pods.
@@ -58,22 +55,7 @@ pub struct Tier {
     pub used: Amounts,
 }
 
-/// Sum of the guarantees of a resource.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Guarantee {
-    sum: i128,
-    /// Number of quotas that guarantee the resource.
-    quotas: usize,
-}
-
 impl Usage {
-    /// Returns what is used apart from pods that are being evicted.
-    pub fn lasting(&self) -> Amounts {
-        let mut lasting = self.used.clone();
-        lasting.subtract(self.leaving.parts());
-        lasting
-    }
-
     fn join(&mut self, pod: &PodInfo) {
         self.pods += 1;
         self.used.add(requested(pod));
@@ -109,14 +91,9 @@ pub fn is_leaving(pod: &Pod) -> bool {
 }
 
 impl Ledger {
-    /// Returns the quota of a namespace.
-    pub fn quota(&self, namespace: &str) -> Option<&Quota> {
-        self.quotas.get(namespace)
-    }
-
-    /// The quotas by namespace.
-    pub fn quotas(&self) -> impl Iterator<Item = (&Str, &Quota)> {
-        self.quotas.iter()
+    /// The quotas.
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
     }
 
     /// Returns what the pods of a namespace use; `None` if it has no pods on nodes.
@@ -124,65 +101,83 @@ impl Ledger {
         self.usage.get(namespace)
     }
 
-    /// Returns the usage of all namespaces with quotas.
-    pub fn used(&self) -> &Amounts {
-        &self.used
+    /// Returns the usage of a quota and of those below it.
+    pub fn used(&self, quota: QuotaIdx) -> &Amounts {
+        const NONE: &Amounts = &Amounts::NONE;
+        self.used.get(quota).unwrap_or(NONE)
     }
 
-    /// Returns how much of a resource all quotas together guarantee; `None` if no quota guarantees any.
-    pub fn guaranteed(&self, resource: &str) -> Option<i128> {
-        self.guaranteed.get(resource).map(|guarantee| guarantee.sum)
-    }
-
-    /// The guarantees of all quotas.
-    pub fn guarantees(&self) -> impl Iterator<Item = (&Str, i128)> {
-        self.guaranteed.iter().map(|(resource, guarantee)| (resource, guarantee.sum))
-    }
-
-    /// Returns true if the quota of the namespace is used beyond what it guarantees. A resource that no quota guarantees
-    /// does not matter.
-    pub fn borrows(&self, namespace: &str) -> bool {
-        let (Some(quota), Some(usage)) = (self.quota(namespace), self.usage(namespace)) else { return false };
-        let mut used = usage.used.iter();
-        used.any(|(name, amount)| self.guaranteed.contains_key(name) && amount > quota.spec.min.get(name))
-    }
-
-    /// Replaces the quota of a namespace.
-    fn set_quota(&mut self, namespace: &Str, quota: Option<Quota>) {
-        let used = self.usage.get(namespace).map(|usage| usage.used.clone()).unwrap_or_default();
-        if let Some(old) = self.quotas.remove(namespace) {
-            self.used.subtract(used.parts());
-            for (resource, amount) in old.spec.min.iter() {
-                if let Some(guarantee) = self.guaranteed.get_mut(resource) {
-                    guarantee.sum -= amount;
-                    guarantee.quotas -= 1;
-                    if guarantee.quotas == 0 {
-                        self.guaranteed.remove(resource);
-                    }
-                }
+    /// Usage by quota, apart from pods that are being evicted.
+    pub fn lasting(&self) -> Vec<Amounts> {
+        let mut lasting = self.used.clone();
+        for (namespace, leaf) in self.tree.leaves() {
+            if let Some(usage) = self.usage.get(namespace).filter(|usage| !usage.leaving.is_empty()) {
+                self.tree.path(leaf).for_each(|at| lasting[at].subtract(usage.leaving.parts()));
             }
         }
-        if let Some(new) = quota {
-            self.used.add(used.parts());
-            for (resource, amount) in new.spec.min.iter() {
-                let guarantee = self.guaranteed.entry(resource.clone()).or_default();
-                guarantee.sum += amount;
-                guarantee.quotas += 1;
+        lasting
+    }
+
+    /// Returns true if the quota is used beyond what it guarantees.
+    pub fn borrows(&self, quota: QuotaIdx) -> bool {
+        self.tree.is_exceeded(quota, self.used(quota))
+    }
+
+    /// Adds a pod to the usage of its quotas, or subtracts it.
+    fn count(&mut self, pod: &PodInfo, change: fn(&mut Amounts, &PodInfo)) {
+        let Some(leaf) = self.tree.leaf(&pod.namespace) else { return };
+        self.tree.path(leaf).for_each(|at| change(&mut self.used[at], pod));
+    }
+
+    /// Builds the tree anew after a change to an object.
+    fn plant(&mut self) {
+        self.tree = Arc::new(Tree::of(&self.objects));
+        self.used = vec![Amounts::default(); self.tree.quotas().len()];
+        for (namespace, leaf) in self.tree.leaves() {
+            if let Some(usage) = self.usage.get(namespace) {
+                self.tree.path(leaf).for_each(|at| self.used[at].add(usage.used.parts()));
             }
-            self.quotas.insert(namespace.clone(), new);
         }
+    }
+
+    fn quota_changed(&mut self, quotas: Watched<'_, ElasticQuota>, namespace: &Str) -> bool {
+        let name = |quota: &Custom<ElasticQuota>| format!("{namespace}/{}", quota.metadata.name);
+        let mut quotas = quotas.all_in(namespace);
+        let first = quotas.next();
+        let others: Vec<String> = quotas.map(name).collect();
+        self.doubled.remove(namespace);
+        let Some(first) = first else { return self.objects.quotas.remove(namespace).is_some() };
+        if !others.is_empty() {
+            let problem = "Only the first ElasticQuota of a namespace counts";
+            let found = Contradiction { problem, subject: name(first), objects: others };
+            self.doubled.insert(namespace.clone(), found);
+        }
+        let name = name(first);
+        let known = self.objects.quotas.get(namespace);
+        if known.is_some_and(|(known, quota)| *known == *name && **quota == first.object) {
+            return false;
+        }
+        self.objects.quotas.insert(namespace.clone(), (name.into(), Arc::new(first.object.clone())));
+        true
+    }
+
+    fn group_changed(&mut self, groups: Watched<'_, QuotaGroup>, name: &Str) -> bool {
+        let Some(group) = groups.get("", name) else { return self.objects.groups.remove(name).is_some() };
+        if self.objects.groups.get(name).is_some_and(|known| **known == group.object) {
+            return false;
+        }
+        self.objects.groups.insert(name.clone(), Arc::new(group.object.clone()));
+        true
     }
 }
 
 impl Watches for Ledger {
-    type Resources = ElasticQuota;
+    type Resources = (ElasticQuota, QuotaGroup);
 }
 
 impl Index for Ledger {
     fn pod_joined(&mut self, _: ClusterView<'_>, _: NodeIdx, pod: &PodInfo) {
-        if self.quotas.contains_key(&pod.namespace) {
-            self.used.add(requested(pod));
-        }
+        self.count(pod, |used, pod| used.add(requested(pod)));
         match self.usage.get_mut(&pod.namespace) {
             Some(usage) => usage.join(pod),
             None => self.usage.entry(pod.namespace.clone()).or_default().join(pod),
@@ -190,9 +185,7 @@ impl Index for Ledger {
     }
 
     fn pod_left(&mut self, _: ClusterView<'_>, _: NodeIdx, pod: &PodInfo) {
-        if self.quotas.contains_key(&pod.namespace) {
-            self.used.subtract(requested(pod));
-        }
+        self.count(pod, |used, pod| used.subtract(requested(pod)));
         if let Some(usage) = self.usage.get_mut(&pod.namespace) {
             usage.leave(pod);
             if usage.pods == 0 {
@@ -211,48 +204,18 @@ impl Index for Ledger {
 
     fn object_changed(&mut self, view: ClusterView<'_>, id: &ObjectId) {
         let ObjectId::Custom(key) = id else { return };
-        if !key.is_of::<ElasticQuota>() {
-            return;
-        }
-        let mut quotas = self.watched(view.objects).all_in(&key.namespace);
-        let name = |quota: &Custom<ElasticQuota>| format!("{}/{}", key.namespace, quota.metadata.name);
-        let quota = quotas.next();
-        let mut problems: Vec<Contradiction> = Vec::new();
-        let others: Vec<String> = quotas.map(name).collect();
-        if let (Some(quota), false) = (quota, others.is_empty()) {
-            problems.push(Contradiction {
-                problem: "Only the first ElasticQuota of a namespace counts",
-                subject: name(quota),
-                objects: others,
-            });
-        }
-        problems.extend(quota.and_then(|quota| min_above_max(&name(quota), quota)));
-        self.contradictions.remove(&key.namespace);
-        if !problems.is_empty() {
-            self.contradictions.insert(key.namespace.clone(), problems);
-        }
-        let quota = quota.map(|quota| Quota { name: name(quota).into(), spec: quota.object.clone() });
-        if self.quotas.get(&key.namespace) != quota.as_ref() {
-            self.set_quota(&key.namespace, quota);
+        let (quotas, groups) = self.watched(view.objects);
+        let has_changed = if key.is_of::<ElasticQuota>() {
+            self.quota_changed(quotas, &key.namespace)
+        } else {
+            key.is_of::<QuotaGroup>() && self.group_changed(groups, &key.name)
+        };
+        if has_changed {
+            self.plant();
         }
     }
 
     fn contradictions(&self) -> Vec<&Contradiction> {
-        self.contradictions.values().flatten().collect()
+        self.doubled.values().chain(self.tree.problems()).collect()
     }
-}
-
-/// Returns the contradiction of a quota that guarantees more than it allows.
-fn min_above_max(name: &str, quota: &ElasticQuota) -> Option<Contradiction> {
-    let (resource, min, max) = quota
-        .min
-        .iter()
-        .filter_map(|(resource, min)| Some((resource, min, quota.max.listed(resource)?)))
-        .find(|(_, min, max)| min > max)?;
-    let (min, max) = (text(resource, min), text(resource, max));
-    Some(Contradiction {
-        problem: "The min of an ElasticQuota is above its max, which is the limit",
-        subject: format!("{name}: {resource}: min {min}, max {max}"),
-        objects: vec![name.to_owned()],
-    })
 }

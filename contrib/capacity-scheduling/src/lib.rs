@@ -3,13 +3,14 @@
 //! The plugin has the name and the custom resource of the plugin of
 //! [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins). `README.md` lists the differences.
 //!
-//! Reading order: [`elastic_quota`] (the custom resource) and [`amounts`], [`ledger`] (what is used), [`claim`] (whether
-//! a pod is admitted), [`terms`] (who is evicted for it), [`plugin`] (extension points and hints), [`controller`] (a
+//! Reading order: [`elastic_quota`] and [`quota_group`] (the custom resources), [`amounts`], [`tree`] (the quotas, from
+//! the whole to the namespaces), [`ledger`] (what is used), [`claim`] (whether a pod is admitted), [`share`] (who has
+//! borrowed more than is fair), [`terms`] (who is evicted), [`plugin`] (extension points and hints), [`controller`] (a
 //! program that writes into the statuses of quotas what is used).
 //!
-//! Invariants: no decision of the scheduler makes the pods of a namespace use more than its quota's max, nor the pods of
-//! all quotas more than the quotas guarantee together. A pod within its quota's min is never refused for good because
-//! others have borrowed: they are evicted.
+//! Invariants: no decision of the scheduler makes the pods of a quota, or of those below it, use more than its max, nor
+//! the pods of all quotas more than the quotas guarantee together. A pod within its quota's min is never refused for good
+//! because others have borrowed: they are evicted.
 
 pub mod amounts;
 pub mod claim;
@@ -17,10 +18,14 @@ pub mod controller;
 pub mod elastic_quota;
 pub mod ledger;
 pub mod plugin;
+pub mod quota_group;
+pub mod share;
 pub mod terms;
+pub mod tree;
 
 pub use elastic_quota::ElasticQuota;
 pub use plugin::CapacityScheduling;
+pub use quota_group::QuotaGroup;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,9 @@ use harbormaster::{
     prelude::*,
 };
 
-use crate::{claim::Claim, elastic_quota::ElasticQuota, ledger::Ledger, terms::QuotaTerms};
+use crate::{
+    claim::Claim, elastic_quota::ElasticQuota, ledger::Ledger, quota_group::QuotaGroup, terms::QuotaTerms,
+};
 
 /// Admits pods by quotas, and evicts pods that borrow. See the [crate's documentation](crate).
 #[derive(Clone, Debug)]
@@ -21,6 +23,7 @@ impl Plugin for CapacityScheduling {
         Some(vec![
             Registration::hinted_with_objects(EventResource::Pod, fewer, Self::after_pod),
             Registration::on(Action::ALL, Self::after_quota),
+            Registration::on(Action::ALL, Self::after_group),
         ])
     }
 }
@@ -34,7 +37,7 @@ impl Build for CapacityScheduling {
 }
 
 impl Watches for CapacityScheduling {
-    type Resources = ElasticQuota;
+    type Resources = (ElasticQuota, QuotaGroup);
 }
 
 impl Indexed for CapacityScheduling {
@@ -102,8 +105,11 @@ impl CapacityScheduling {
     /// A pod that goes away, or shrinks, leaves more of the quotas to others if its namespace has a quota.
     fn after_pod(&self, cx: HintCycle<'_>, change: &Change<'_>) -> PluginResult<Hint> {
         let Change::Pod { old, new } = change else { return Ok(Hint::Skip) };
+        let (quotas, groups) = self.watched(cx.objects);
         let counts = |pod: &Pod| {
-            pod.uid == cx.pod.uid || self.watched(cx.objects).all_in(&pod.namespace).next().is_some()
+            pod.uid == cx.pod.uid
+                || quotas.all_in(&pod.namespace).next().is_some()
+                || groups.all().any(|group| group.namespaces.contains_key(&pod.namespace))
         };
         let changed = new.or(*old);
         Ok(if changed.is_some_and(counts) { Hint::Queue } else { Hint::Skip })
@@ -112,6 +118,12 @@ impl CapacityScheduling {
     /// Any change of a quota may leave more to a pod, also to one of another namespace.
     fn after_quota(&self, _: &PodInfo, change: Changed<'_, ElasticQuota>) -> PluginResult<Hint> {
         let spec = |quota: &Custom<ElasticQuota>| quota.object.clone();
+        Ok(if change.old.map(spec) == change.new.map(spec) { Hint::Skip } else { Hint::Queue })
+    }
+
+    /// The same goes for groups.
+    fn after_group(&self, _: &PodInfo, change: Changed<'_, QuotaGroup>) -> PluginResult<Hint> {
+        let spec = |group: &Custom<QuotaGroup>| group.object.clone();
         Ok(if change.old.map(spec) == change.new.map(spec) { Hint::Skip } else { Hint::Queue })
     }
 }

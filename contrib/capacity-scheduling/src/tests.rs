@@ -12,7 +12,7 @@ use harbormaster::{
     },
 };
 
-use crate::{CapacityScheduling, ElasticQuota, ledger::Ledger};
+use crate::{CapacityScheduling, ElasticQuota, QuotaGroup, ledger::Ledger, tree::WHOLE};
 
 pub(crate) fn plugin() -> CapacityScheduling {
     CapacityScheduling::build(NoArgs, &BuildCycle::default()).unwrap()
@@ -34,6 +34,7 @@ pub(crate) fn in_namespace(namespace: &str, name: &str, memory: u64) -> PodBuild
 fn world(quotas: Vec<Value>, pods: Vec<PodBuilder>) -> Cluster {
     let mut nodes = cluster([node("n").allocatable("32", "10000", 110)], pods);
     set_custom::<ElasticQuota>(&mut nodes, quotas);
+    set_custom::<QuotaGroup>(&mut nodes, []);
     nodes
 }
 
@@ -142,6 +143,7 @@ fn trial(memory: u64, nodes: usize, quotas: Vec<Value>, pods: Vec<PodBuilder>) -
     let named = (0..nodes).map(|at| node(&format!("n{at}")).allocatable("32", &memory.to_string(), 110));
     let mut cluster = cluster(named, pods);
     set_custom::<ElasticQuota>(&mut cluster, quotas);
+    set_custom::<QuotaGroup>(&mut cluster, []);
     WhatIfTrial::new(profile, cluster)
 }
 
@@ -304,7 +306,7 @@ fn two_quotas_in_a_namespace_and_a_min_above_the_max_contradict_each_other() {
     let nodes = world(vec![of_memory("ns1", 1, 1), second], vec![]);
     let indexes = Trial::of(plugin()).indexes(&nodes, &pod("p").info());
     let found: Vec<_> = indexes.contradictions().map(|found| found.subject.clone()).collect();
-    assert_eq!(found, ["ns1/a-quota", "ns1/a-quota: memory: min 500, max 100"]);
+    assert_eq!(found, ["ns1/a-quota", "ElasticQuota ns1/a-quota: memory: min 500, max 100"]);
     assert!(refusal(&nodes, in_namespace("ns1", "p", 101)).unwrap().contains("ns1/a-quota is more than Max"));
 }
 
@@ -382,7 +384,7 @@ fn pods_that_ran_before_their_quota_count_and_quotas_may_vanish() {
     // The first attempt builds the index.
     assert!(trial.fits(&in_namespace("ns1", "p", 100).info()));
     let nodes = trial.cluster();
-    let used = |nodes: &Cluster| nodes.indexes().get::<Ledger>().unwrap().used().get("memory");
+    let used = |nodes: &Cluster| nodes.indexes().get::<Ledger>().unwrap().used(WHOLE).get("memory");
     assert_eq!(used(nodes), 0);
     set_custom::<ElasticQuota>(nodes, [of_memory("ns1", 100, 400)]);
     assert_eq!(used(nodes), 300);

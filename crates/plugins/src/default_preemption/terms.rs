@@ -19,6 +19,18 @@ pub trait EvictionTerms {
         false
     }
 
+    /// Returns true if pods that are evicted together must stay for now, given those that have left. They are asked for
+    /// again once more pods have left.
+    fn keeps(&self, pods: &[&PodInfo]) -> bool {
+        pods.iter().any(|pod| self.spares(pod))
+    }
+
+    /// Returns true if a pod of a gang is evicted only together with the whole gang, even if the gang's description does
+    /// not say so. Every pod of the gang must then be one that may be evicted.
+    fn takes_whole_gangs(&self) -> bool {
+        false
+    }
+
     /// All pods are there again.
     fn restart(&mut self) {}
 

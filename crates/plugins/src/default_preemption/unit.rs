@@ -116,12 +116,18 @@ pub(super) fn units_on<P: Population + ?Sized>(
         let pods = there.nodes().node(row).pods().iter();
         for pod in pods.filter(|pod| there.priority_of(pod) < terms.ceiling() && !terms.spares(pod)) {
             let at = units.len();
-            let whole = there.group_of(pod).filter(|group| group.disruption == Disruption::All);
-            match whole.map(|group| &group.id) {
+            let is_whole = |group: &&PodGroup| {
+                group.disruption == Disruption::All || (terms.takes_whole_gangs() && group.is_gang())
+            };
+            match there.group_of(pod).filter(is_whole).map(|group| &group.id) {
                 None => units.push(Unit { at, ..Unit::of_pod(row, pod, there) }),
                 Some(id) if seen.insert(id.clone()) => {
                     let unit = wholes.entry(id.clone()).or_insert_with_key(|id| Unit::of_group(id, there));
-                    units.push(Unit { at, ..unit.clone() });
+                    // The terms may ask for the members of gangs that have priorities of their own.
+                    let may_go = |pod: &PodInfo| there.priority_of(pod) < terms.ceiling() && !terms.spares(pod);
+                    if !terms.takes_whole_gangs() || unit.pods.iter().all(|(_, pod)| may_go(pod)) {
+                        units.push(Unit { at, ..unit.clone() });
+                    }
                 }
                 Some(_) => {}
             }

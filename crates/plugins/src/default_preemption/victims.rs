@@ -68,7 +68,7 @@ impl Preemptible {
         importance::sort(&mut self.units, self.rules.reverses_unstarted);
         // From the least important on, because the terms may spare the others once these are gone.
         self.units.reverse();
-        self.units.retain(|unit| unit.leaves(terms));
+        self.units = leave_in_turn(std::mem::take(&mut self.units), terms, |_| false);
         self.units.reverse();
         self.violating = budgets::violating_first(&mut self.units, what_if.objects(), self.rules);
         !self.units.is_empty()
@@ -141,15 +141,9 @@ impl Preemptible {
         importance::sort(&mut others, self.rules.reverses_unstarted);
         budgets::violating_first(&mut others, what_if.objects(), self.rules);
         let mut known: BTreeSet<_> = room.iter().filter_map(Unit::first).collect();
-        let mut units: Vec<Unit> = room.into_iter().filter(|unit| unit.leaves(terms)).collect();
-        for unit in others.into_iter().rev() {
-            if terms.rejection().is_none() {
-                break;
-            }
-            if known.insert(unit.first().unwrap_or_default()) && unit.leaves(terms) {
-                units.push(unit);
-            }
-        }
+        let mut units = leave_in_turn(room, terms, |_| false);
+        let others = others.into_iter().rev().filter(|unit| known.insert(unit.first().unwrap_or_default()));
+        units.extend(leave_in_turn(others.collect(), terms, |terms| terms.rejection().is_none()));
         importance::sort(&mut units, self.rules.reverses_unstarted);
         let violating = budgets::violating_first(&mut units, what_if.objects(), self.rules);
         let mut node = what_if.dry_run(row);
@@ -189,10 +183,35 @@ fn needed(units: &[Unit], node: &mut DryRun<'_>, terms: &mut impl EvictionTerms)
     Ok(evicted)
 }
 
+/// Lets units leave in the given order, until there are enough or the terms keep all others. Units that have to stay are
+/// asked again after others have left. Returns those that have left, in the given order.
+fn leave_in_turn<T: EvictionTerms>(
+    units: Vec<Unit>,
+    terms: &mut T,
+    is_enough: impl Fn(&T) -> bool,
+) -> Vec<Unit> {
+    let mut has_left = vec![false; units.len()];
+    loop {
+        let mut is_changed = false;
+        for (unit, has_left) in units.iter().zip(&mut has_left).filter(|(_, has_left)| !**has_left) {
+            if is_enough(terms) {
+                break;
+            }
+            *has_left = unit.leaves(terms);
+            is_changed |= *has_left;
+        }
+        if !is_changed || is_enough(terms) {
+            break;
+        }
+    }
+    units.into_iter().zip(has_left).filter(|(_, has_left)| *has_left).map(|(unit, _)| unit).collect()
+}
+
 impl Unit {
-    /// Tells the terms that the unit has left, unless they spare one of its pods. Returns true if it has left.
+    /// Tells the terms that the unit has left, unless they keep it. Returns true if it has left.
     fn leaves(&self, terms: &mut impl EvictionTerms) -> bool {
-        let may_go = !self.pods.iter().any(|(_, pod)| terms.spares(pod));
+        let pods: Vec<&PodInfo> = self.pods.iter().map(|(_, pod)| &**pod).collect();
+        let may_go = !terms.keeps(&pods);
         if may_go {
             self.pods.iter().for_each(|(_, pod)| terms.pod_left(pod));
         }
