@@ -71,7 +71,8 @@ impl Amounts {
     /// Returns how much of the listed amounts exceeds others; zero of a resource of which nothing does.
     #[must_use]
     pub fn beyond(&self, others: &Self) -> Self {
-        let rest = |(resource, amount): (&Str, &i128)| (resource.clone(), (amount - others.get(resource)).max(0));
+        let rest =
+            |(resource, amount): (&Str, &i128)| (resource.clone(), (amount - others.get(resource)).max(0));
         Self(self.0.iter().map(rest).collect())
     }
 

@@ -97,9 +97,7 @@ impl<'a> Claim<'a> {
                 let pods = self.ledger.usage(only).map_or(0, |usage| usage.pods);
                 format!("; the namespace has {pods} pods on nodes")
             }
-            several => {
-                named("; used by namespaces", resource, several.iter().map(of_namespace).collect())
-            }
+            several => named("; used by namespaces", resource, several.iter().map(of_namespace).collect()),
         }
     }
 }

@@ -174,7 +174,9 @@ impl QuotaTerms {
 
     /// Returns true if the pods, which leave together, may leave now.
     fn may_go(&self, leaf: QuotaIdx, pods: &[&PodInfo]) -> bool {
-        let (Some(claimant), Some((level, beside))) = (&self.claimant, self.meeting(leaf)) else { return false };
+        let (Some(claimant), Some((level, beside))) = (&self.claimant, self.meeting(leaf)) else {
+            return false;
+        };
         if !self.lends(leaf) {
             return false;
         }
@@ -235,7 +237,8 @@ impl Claimant {
         for (level, is_within) in claimant.levels.iter_mut().zip(within) {
             level.right = if is_entitled || is_within { Right::Guaranteed } else { Right::Fair };
         }
-        let own = claimant.own().map(|own| tree.quotas()[own.quota].namespaces.as_slice()).unwrap_or_default();
+        let own =
+            claimant.own().map(|own| tree.quotas()[own.quota].namespaces.as_slice()).unwrap_or_default();
         for usage in own.iter().filter_map(|namespace| ledger.usage(namespace)) {
             for tier in usage.staying.range(..pod.priority()).map(|(_, tier)| tier) {
                 claimant.less_important.add(tier.used.parts());

@@ -274,7 +274,8 @@ impl<'a> Builder<'a> {
     fn guarantee(&mut self, at: QuotaIdx, below: &Amounts) {
         let quota = &self.tree.quotas[at];
         let (title, name) = (quota.to_string(), quota.name.to_string());
-        let is_less = |(resource, sum): &(&Str, i128)| quota.min.listed(resource).is_some_and(|min| min < *sum);
+        let is_less =
+            |(resource, sum): &(&Str, i128)| quota.min.listed(resource).is_some_and(|min| min < *sum);
         let less = below.iter().find(is_less).map(|(resource, sum)| {
             let (min, sum) = (text(resource, quota.min.get(resource)), text(resource, sum));
             format!("{title}: {resource}: min {min}, below {sum}")
@@ -293,11 +294,7 @@ impl<'a> Builder<'a> {
             format!("{title}: {resource}: min {}, max {}", text(resource, min), text(resource, max))
         });
         if let Some(subject) = above {
-            self.report(
-                "The min of a quota is above its max, which is the limit",
-                subject,
-                vec![name],
-            );
+            self.report("The min of a quota is above its max, which is the limit", subject, vec![name]);
         }
     }
 

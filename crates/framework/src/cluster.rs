@@ -27,6 +27,7 @@ pub struct Cluster {
     errors: Vec<PointError>,
     undecodable: Vec<Undecodable>,
     now: Timestamp,
+    group_cycle: Option<u64>,
 }
 
 impl Deref for Cluster {
@@ -50,6 +51,16 @@ impl Cluster {
     /// Sets the time for the next attempt.
     pub fn set_now(&mut self, now: Timestamp) {
         self.now = now;
+    }
+
+    /// Number of the group's cycle that is in progress; see [`Cycle::group_cycle`](crate::cycle::Cycle::group_cycle).
+    pub fn group_cycle(&self) -> Option<u64> {
+        self.group_cycle
+    }
+
+    /// Sets the number of the group's cycle for the next attempts; `None` for pods on their own.
+    pub fn set_group_cycle(&mut self, number: Option<u64>) {
+        self.group_cycle = number;
     }
 
     /// The nominated pods, as of the last [`Self::set_nominations`].

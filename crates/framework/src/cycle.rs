@@ -37,6 +37,9 @@ pub struct Cycle<'a> {
     pub now: Timestamp,
     /// The pod's group. Present only in Permit of a pod that was placed together with its group.
     pub group: Option<GroupView<'a>>,
+    /// Number of the cycle in which the pod is placed together with its group; `None` for a pod on its own. It is the
+    /// same for all members that are placed in one cycle, and differs from cycle to cycle.
+    pub group_cycle: Option<u64>,
     /// True if row-scoped plugins see the cluster.
     rows_see_cluster: bool,
 }
@@ -57,6 +60,7 @@ impl<'a> Cycle<'a> {
             pod,
             now: cluster.now(),
             group: None,
+            group_cycle: cluster.group_cycle(),
             rows_see_cluster: true,
         }
     }

@@ -62,7 +62,7 @@ detect! {
     pre_filter: PreFilter<V: Scoped, S: CopiedState>;
     filter: Filter<V: Scoped, S: State>;
     post_filter: PostFilter<S: State>;
-    group_post_filter: PodGroupPostFilter<>;
+    group_post_filter: PodGroupPostFilter<S: State>;
     generate_placements: PlacementGenerate<>;
     score_placement: PlacementScore<>;
     pre_score: PreScore<V: Scoped, F: State, S: State>;

@@ -121,8 +121,13 @@ pub(crate) struct Shims {
     pub(crate) bind:
         Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, Result<Bound, Stop>>>,
     pub(crate) post_bind: Option<for<'a> fn(ErasedPlugin<'a>, &'a BindCycle) -> BoxFuture<'a, ()>>,
-    pub(crate) group_post_filter:
-        Option<fn(ErasedPlugin<'_>, &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered>>,
+    pub(crate) group_post_filter: Option<
+        fn(
+            ErasedPlugin<'_>,
+            &mut GroupPostFilterCycle<'_>,
+            &[Option<Slot>],
+        ) -> PluginResult<GroupPostFiltered>,
+    >,
     pub(crate) generate_placements:
         Option<fn(ErasedPlugin<'_>, &GroupCycle<'_>) -> Result<Vec<GroupPlacement>, Stop>>,
     pub(crate) score_placement:
@@ -454,11 +459,18 @@ impl<P: Plugin> Points<P> {
     }
 
     /// Adds PodGroupPostFilter to the points of the plugin.
-    pub(crate) fn group_post_filter(&mut self)
+    pub(crate) fn group_post_filter<S: State>(&mut self)
     where
-        P: PodGroupPostFilter,
+        P: PodGroupPostFilter<S>,
     {
-        self.calls.shims.group_post_filter = Some(|this, cx| plugin::<P>(this).group_post_filter(cx));
+        self.calls.filter_states.taken.push(StateOf::new::<S>(ExtensionPoint::PodGroupPostFilter));
+        self.calls.shims.group_post_filter = Some(|this, cx, slots| {
+            let default = S::default();
+            let states = slots.iter().map(Option::as_ref);
+            let states: Vec<Option<&S>> =
+                states.map(|slot| Some(state_in::<S>(slot?).unwrap_or(&default))).collect();
+            plugin::<P>(this).group_post_filter(cx, &states)
+        });
         self.has(ExtensionPoint::PodGroupPostFilter);
     }
 

@@ -37,6 +37,7 @@
 //!   is called for a pod. Any change wakes the pods that extenders have rejected, so pods are created in a row only if
 //!   no pod is pending. A rejected pod may preempt repeatedly in one step, faster than the disruption controller
 //!   updates budgets, so a budget allows either every disruption or none.
+//! - `group_claims` describes the consequences of races between the members of a group that share a claim.
 //! - `groups` describes the consequences of the clock, by which kube-scheduler retries groups of pods.
 //! - The node that preemption chooses must not depend on a tie. Therefore, all running pods have different start times,
 //!   and a script has at most 100 nodes, so that every candidate is evaluated. [`crate::preemptions`] covers larger
@@ -53,6 +54,7 @@ mod compare;
 mod device_drivers;
 mod devices;
 mod extenders;
+mod group_claims;
 mod group_plan;
 mod groups;
 mod kubelet;

@@ -9,11 +9,14 @@ pub(crate) const TOPOLOGY_GATE: &str = "TopologyAwareWorkloadScheduling=true";
 /// Feature gate of schedulers for the preemption policies of groups.
 pub(crate) const POLICY_GATE: &str = "PodGroupPreemptionPolicy=true";
 
-/// Flags with which an API server serves groups of pods with topology constraints and preemption policies. `PodGroupProtection` adds finalizers
-/// that a controller which does not run here would have to remove.
+/// Feature gate of schedulers for the resource claims of groups.
+pub(crate) const CLAIMS_GATE: &str = "DRAWorkloadResourceClaims=true";
+
+/// Flags with which an API server serves groups of pods with topology constraints, preemption policies and resource
+/// claims. `PodGroupProtection` adds finalizers that a controller which does not run here would have to remove.
 pub(crate) fn apiserver_flags() -> Vec<String> {
     let flags = [
-        "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,PodGroupPreemptionPolicy=true",
+        "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,PodGroupPreemptionPolicy=true,DRAWorkloadResourceClaims=true",
         "--runtime-config=scheduling.k8s.io/v1beta1=true",
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodGroupProtection",
     ];

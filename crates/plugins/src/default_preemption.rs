@@ -172,7 +172,11 @@ impl DefaultPreemption {
 }
 
 impl PodGroupPostFilter for DefaultPreemption {
-    fn group_post_filter(&self, cx: &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered> {
+    fn group_post_filter(
+        &self,
+        cx: &mut GroupPostFilterCycle<'_>,
+        _: &[Option<&()>],
+    ) -> PluginResult<GroupPostFiltered> {
         group::preempt(cx, self.rules)
     }
 }

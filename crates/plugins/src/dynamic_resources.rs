@@ -10,6 +10,11 @@
 //! unless another pod uses the claim. For extended resources that a device class provides (KEP-5004) and that the node
 //! does not offer, the plugin itself creates a claim.
 //!
+//! The members of a group that are placed in one cycle share the devices that were chosen for a claim in this cycle.
+//! With the feature gate `DRAWorkloadResourceClaims` (KEP-5729), a claim that both a pod and its PodGroup list is reserved
+//! for the group, and generated claims may belong to the group. If a group is rejected, PodGroupPostFilter takes devices
+//! away that were unavailable on some node, as PostFilter does for a pod, or removes the group from a claim's consumers.
+//!
 //! # Rejects when
 //! The pod is rejected on all nodes if:
 //! - a claim does not exist or is being deleted, or a generated claim belongs to another pod;
@@ -43,9 +48,13 @@
 //!   Kubernetes 1.37. Version 1.36 compares allocations with the wrong claims, or fails.
 //! - Among the claims that nobody else uses, PostFilter takes the devices from the first in the pod's order; the choice
 //!   of kube-scheduler is random. PostFilter reports success before the API server has answered.
-//! - PodGroupPostFilter takes no devices from the claims of a group's members, and deletes no claims. As in
-//!   kube-scheduler, it fails with `not found` if no member came as far as this plugin's PreFilter, and it says
-//!   `deallocation and deletion of ResourceClaims completed` if no member has a claim.
+//! - PodGroupPostFilter takes the devices of a claim that several members share only once. kube-scheduler does it for
+//!   each member, and the second write fails. As in kube-scheduler, PodGroupPostFilter fails with `not found` if no
+//!   member came as far as this plugin's PreFilter, and it says `deallocation and deletion of ResourceClaims completed`
+//!   even if it did nothing.
+//! - If several members of a group share a claim without devices, the first of them writes the devices, and the others
+//!   accept them. In kube-scheduler, the others fail, and are tried again. If such a member names the claim before one of
+//!   its own, kube-scheduler 1.37.2 confuses the devices of the two.
 //! - If a pod has claims, and its extended resources need no devices on the chosen node, the pod is bound. Version 1.36
 //!   creates an empty claim for these resources and then fails.
 //! - A claim that is deleted with its devices, and a pod that loses its node before the devices chosen for it are
@@ -55,13 +64,14 @@
 //! - Of several classes for one extended resource, the newest always counts. In version 1.36, the order of events may
 //!   matter.
 //!
-//! Reading order: `claims` (the pod), `extended` (its extended resources), `demand` (one attempt), `readiness` (binding
+//! Reading order: `claims` (the pod), `group` (its group), `extended` (its extended resources), `demand` (one attempt), `readiness` (binding
 //! conditions), `reserved` and `bind` (the result), `hints`. The devices themselves are in [`crate::devices`].
 
 mod bind;
 mod claims;
 mod demand;
 mod extended;
+mod group;
 mod hints;
 mod readiness;
 mod reserved;
@@ -81,7 +91,7 @@ use crate::devices::{
 };
 use bind::Binding;
 use demand::{Demand, Patience};
-use extended::ExtendedResources;
+pub use group::GroupClaims;
 pub use reserved::ReservedClaims;
 use reserved::{ReservedClaim, ReservedExtended};
 
@@ -98,6 +108,8 @@ pub struct DynamicResources {
     explains_inaction: bool,
     /// True if groups are kept together in topology domains.
     has_placements: bool,
+    /// True if claims may belong to groups (feature gate `DRAWorkloadResourceClaims`).
+    of_groups: bool,
 }
 
 /// The claims of a pod in one attempt. See [`DynamicResources`].
@@ -118,7 +130,7 @@ impl Plugin for DynamicResources {
 }
 
 impl Watches for DynamicResources {
-    type Resources = (ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule);
+    type Resources = (ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule, GroupClaims);
 }
 
 impl Indexed for DynamicResources {
@@ -137,6 +149,7 @@ impl Build for DynamicResources {
             binding_timeout: args.binding_timeout.map_or(BINDING_TIMEOUT, GoDuration::to_std),
             explains_inaction: cx.features.release() < Release::V1_37,
             has_placements: cx.features.enabled(Feature::TopologyAwareWorkloadScheduling),
+            of_groups: cx.features.enabled(Feature::DRAWorkloadResourceClaims),
         })
     }
 }
@@ -171,7 +184,9 @@ impl DynamicResources {
 impl PreEnqueue for DynamicResources {
     fn pre_enqueue(&self, cx: EnqueueCycle<'_>) -> Verdict {
         let (all, ..) = self.watched(cx.objects);
-        claims::of(cx.pod, all).map(drop).map_err(|reason| Reject::unresolvable(reason).into())
+        claims::of(cx.pod, all, self.of_groups)
+            .map(drop)
+            .map_err(|reason| Reject::unresolvable(reason).into())
     }
 }
 
@@ -254,25 +269,25 @@ impl PostFilter<PodDevices> for DynamicResources {
         let inaction = |reason| self.explains_inaction.then_some(reason);
         let reason = match demand {
             None => inaction("no new claims to deallocate"),
-            Some(demand) => {
-                if let Some(claim) = demand.to_deallocate(cx.pod) {
-                    cx.calls.push(bind::deallocate(&claim.metadata));
-                    Some("deallocation of ResourceClaim completed")
-                } else if let Some(claim) = demand.extended().and_then(ExtendedResources::left_over) {
-                    cx.calls.extend(bind::delete(&claim.metadata));
-                    Some("deletion of ResourceClaim completed")
-                } else {
-                    inaction("still not schedulable")
+            Some(demand) => match demand.free(cx.pod) {
+                Some((calls, done)) => {
+                    cx.calls.extend(calls);
+                    Some(done)
                 }
-            }
+                None => inaction("still not schedulable"),
+            },
         };
         let reasons = reason.into_iter().map(Into::into).collect();
         Ok(PostFiltered::NoHelp { reasons, nomination: Nomination::Keep })
     }
 }
 
-impl PodGroupPostFilter for DynamicResources {
-    fn group_post_filter(&self, cx: &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered> {
+impl PodGroupPostFilter<PodDevices> for DynamicResources {
+    fn group_post_filter(
+        &self,
+        cx: &mut GroupPostFilterCycle<'_>,
+        states: &[Option<&PodDevices>],
+    ) -> PluginResult<GroupPostFiltered> {
         if self.has_placements && cx.group.topology_key.is_some() {
             return Ok(GroupPostFiltered::NoHelp { reasons: Vec::new() });
         }
@@ -280,9 +295,7 @@ impl PodGroupPostFilter for DynamicResources {
             // The state that PreFilter would have written is missing.
             return Err("not found".into());
         }
-        let has_claims = cx.members.iter().any(|pod| !pod.spec.resource_claims.is_empty());
-        let reason = (!has_claims).then(|| "deallocation and deletion of ResourceClaims completed".into());
-        Ok(GroupPostFiltered::NoHelp { reasons: reason.into_iter().collect() })
+        self.free_claims(cx, states)
     }
 }
 
@@ -319,7 +332,8 @@ impl DynamicResources {
             return None;
         }
         let (all, ..) = self.watched(cx.objects);
-        let claims = claims::of(cx.pod, all).ok()?;
+        let claims = claims::of(cx.pod, all, self.of_groups).ok()?;
+        let claims: Vec<_> = claims.into_iter().map(|(_, claim)| claim).collect();
         claims.iter().any(|claim| has_alternatives(claim)).then_some(claims)
     }
 
@@ -372,9 +386,15 @@ impl Reserve<PodDevices> for DynamicResources {
             }
         };
         let mut allocations = allocations.into_iter().map(Arc::new);
-        let reserved = demand.claims().iter().map(|claim| {
-            let allocation = if claim.has_devices() { None } else { allocations.next() };
-            ReservedClaim::new(claim.claim.clone(), allocation, cx.pod)
+        let reserved = demand.claims().iter().map(|wanted| {
+            let allocation = match wanted.is_pending {
+                true => wanted.claim.status.allocation.clone(),
+                false if wanted.has_devices() => None,
+                false => allocations.next(),
+            };
+            let (consumer, claim) = (wanted.consumer.clone(), wanted.claim.clone());
+            let reserved = ReservedClaim::used_by(consumer, claim, allocation, cx.pod, self.of_groups);
+            reserved.sharing(cx.group_cycle.is_some())
         });
         let claims: Vec<ReservedClaim> = reserved.collect();
         let extended = match demand.extended() {
@@ -382,7 +402,7 @@ impl Reserve<PodDevices> for DynamicResources {
             Some(_) => ReservedExtended::new(extended, allocations.next()),
         };
         let reserved = ReservedClaims::new(claims, extended);
-        reserved.assume(cx.pod, self.gates, assume);
+        reserved.assume(cx, self.gates, assume);
         Ok(reserved)
     }
 
@@ -390,8 +410,8 @@ impl Reserve<PodDevices> for DynamicResources {
     /// extended resources is deleted.
     fn unreserve(&self, placement: &Placement, calls: &mut Vec<ApiCall>) {
         let Some(reserved) = self.reserved(placement) else { return };
-        let written = reserved.written();
-        calls.extend(written.map(|claim| bind::release(&claim.claim.metadata, &placement.pod)));
+        let of_pod = reserved.reserved_for_pod();
+        calls.extend(of_pod.map(|claim| bind::release(&claim.claim.metadata, &placement.pod.uid)));
         let created = reserved.created();
         calls.extend(created.into_iter().flat_map(|created| bind::delete(&created.claim.metadata)));
     }

@@ -1,11 +1,16 @@
-//! Resource claims of pods, as the resource claim controller treats them: claims lose their devices when their pods are
-//! done; claims from templates are created for a pod and deleted with the pod.
+//! Resource claims of pods and of groups of pods, as the resource claim controller treats them: claims lose their devices
+//! when their pods are done and their groups are gone; claims from templates are created for a pod or a group, and
+//! deleted with it.
+//!
+//! Pods and groups list their claims in the same fields, so most functions take either, as the user of a claim.
 
 use harbormaster_validation::value::{controller, list, name, namespace, present, text, uid};
 use serde_json::{Value, json};
 
 /// Resource name of claims.
 pub const RESOURCE_CLAIMS: &str = "resourceclaims.resource.k8s.io";
+/// Resource name of groups of pods.
+pub const POD_GROUPS: &str = "podgroups.scheduling.k8s.io";
 /// Resource name of templates.
 pub const RESOURCE_CLAIM_TEMPLATES: &str = "resourceclaimtemplates.resource.k8s.io";
 
@@ -16,7 +21,7 @@ const ENTRY: &str = "resource.kubernetes.io/pod-claim-name";
 /// Maximum length of the prefix of generated names, so that names have at most 63 characters.
 const LONGEST_PREFIX: usize = 57;
 
-/// An entry of a pod's `spec.resourceClaims`, with the name of the claim if that is known.
+/// An entry of a user's `spec.resourceClaims`, with the name of the claim if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// The user creates the claim.
@@ -37,7 +42,7 @@ pub enum Entry<'a> {
         /// Name of the template.
         template: &'a str,
     },
-    /// The pod needs no claim for the entry.
+    /// The user needs no claim for the entry.
     Needless,
 }
 
@@ -51,10 +56,10 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Returns the entries of a pod's `spec.resourceClaims`.
-pub fn entries(pod: &Value) -> impl Iterator<Item = Entry<'_>> {
-    let statuses = list(pod, "/status/resourceClaimStatuses");
-    list(pod, "/spec/resourceClaims").iter().map(move |of| {
+/// Returns the entries of a user's `spec.resourceClaims`.
+pub fn entries(user: &Value) -> impl Iterator<Item = Entry<'_>> {
+    let statuses = list(user, "/status/resourceClaimStatuses");
+    list(user, "/spec/resourceClaims").iter().map(move |of| {
         let (entry, template) = (text(of, "/name"), text(of, "/resourceClaimTemplateName"));
         if template.is_empty() {
             return Entry::Named(text(of, "/resourceClaimName"));
@@ -76,8 +81,33 @@ pub fn is_done(pod: &Value) -> bool {
         || (is_ending && text(pod, "/spec/nodeName").is_empty())
 }
 
-/// Returns a new claim for an entry of a pod's `spec.resourceClaims`. The claim has no name yet, only `generateName`.
-pub fn of_template(pod: &Value, entry: &str, template: &Value) -> Value {
+/// Returns true if the object is a group of pods.
+fn is_group(user: &Value) -> bool {
+    user["kind"] == "PodGroup"
+}
+
+/// Returns the group to which a pod belongs, in the pod's namespace; empty if the pod is on its own.
+pub fn group_of(pod: &Value) -> &str {
+    text(pod, "/spec/schedulingGroup/podGroupName")
+}
+
+/// Returns true if the group has the same entry as the pod, so that the claim belongs to the group.
+pub fn is_of_group(pod: &Value, entry: &str, group: &Value) -> bool {
+    let find =
+        |user: &Value| list(user, "/spec/resourceClaims").iter().find(|of| of["name"] == entry).cloned();
+    let names = |of: Value| [of["resourceClaimName"].clone(), of["resourceClaimTemplateName"].clone()];
+    match (find(pod), find(group)) {
+        (Some(own), Some(other)) => names(own) == names(other),
+        _ => false,
+    }
+}
+
+/// Returns a new claim for an entry of a user's `spec.resourceClaims`. The claim has no name yet, only `generateName`.
+pub fn of_template(user: &Value, entry: &str, template: &Value) -> Value {
+    let (api, kind) = match is_group(user) {
+        true => ("scheduling.k8s.io/v1beta1", "PodGroup"),
+        false => ("v1", "Pod"),
+    };
     let labels = template.pointer("/spec/metadata/labels").cloned().unwrap_or_default();
     let mut annotations = template.pointer("/spec/metadata/annotations").cloned().unwrap_or_default();
     annotations[ENTRY] = entry.into();
@@ -85,47 +115,93 @@ pub fn of_template(pod: &Value, entry: &str, template: &Value) -> Value {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {
-            "namespace": namespace(pod),
-            "generateName": prefix(name(pod), entry),
+            "namespace": namespace(user),
+            "generateName": prefix(name(user), entry),
             "labels": labels,
             "annotations": annotations,
             "ownerReferences":
-                [{"apiVersion": "v1", "kind": "Pod", "name": name(pod), "uid": uid(pod), "controller": true}],
+                [{"apiVersion": api, "kind": kind, "name": name(user), "uid": uid(user), "controller": true}],
         },
         "spec": template["spec"]["spec"],
     })
 }
 
-/// Returns the prefix of generated names. Long names of pods and entries are shortened in proportion.
-fn prefix(pod: &str, entry: &str) -> String {
-    let prefix = format!("{pod}-{entry}-");
+/// Returns the prefix of generated names. Long names of users and entries are shortened in proportion.
+fn prefix(user: &str, entry: &str) -> String {
+    let prefix = format!("{user}-{entry}-");
     if prefix.len() <= LONGEST_PREFIX {
         return prefix;
     }
     let part = |text: &str| text.chars().take(text.len() * LONGEST_PREFIX / prefix.len()).collect::<String>();
-    format!("{}-{}", part(pod), part(entry))
+    format!("{}-{}", part(user), part(entry))
 }
 
-/// Returns true if a claim was created for the pod.
-pub fn is_for(pod: &Value, claim: &Value) -> bool {
-    controller(claim).is_some_and(|owner| text(owner, "/uid") == uid(pod))
+/// Returns true if a claim was created for the user.
+pub fn is_for(user: &Value, claim: &Value) -> bool {
+    controller(claim).is_some_and(|owner| text(owner, "/uid") == uid(user))
 }
 
-/// Returns true if a claim was created for the given entry of a pod's spec.
-pub fn is_for_entry(pod: &Value, entry: &str, claim: &Value) -> bool {
-    is_for(pod, claim) && claim["metadata"]["annotations"][ENTRY] == entry
+/// Returns true if a claim was created for the given entry of a user's spec.
+pub fn is_for_entry(user: &Value, entry: &str, claim: &Value) -> bool {
+    is_for(user, claim) && claim["metadata"]["annotations"][ENTRY] == entry
 }
 
-/// Returns the entry for a pod in `status.reservedFor`.
-pub fn consumer(pod: &Value) -> Value {
-    json!({"resource": "pods", "name": name(pod), "uid": uid(pod)})
+/// Returns true if a claim was created for the pod's group.
+pub fn is_for_group_of(pod: &Value, claim: &Value) -> bool {
+    let is_group = |owner: &Value| {
+        text(owner, "/kind") == "PodGroup" && text(owner, "/apiVersion").starts_with("scheduling.k8s.io/")
+    };
+    let name = group_of(pod);
+    !name.is_empty() && controller(claim).is_some_and(|owner| is_group(owner) && text(owner, "/name") == name)
 }
 
-/// Returns true if a claim is allocated but not reserved for the pod.
+/// Returns the entry for a user in `status.reservedFor`.
+pub fn consumer(user: &Value) -> Value {
+    match is_group(user) {
+        true => json!({
+            "apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": name(user), "uid": uid(user),
+        }),
+        false => json!({"resource": "pods", "name": name(user), "uid": uid(user)}),
+    }
+}
+
+/// Returns true if a claim is allocated but not reserved for the pod or its group.
 pub fn lacks_consumer(pod: &Value, claim: &Value) -> bool {
-    let consumers = list(claim, "/status/reservedFor");
+    let is_group = |consumer: &Value| is_group_consumer(consumer) && text(consumer, "/name") == group_of(pod);
+    let mut consumers = list(claim, "/status/reservedFor").iter();
     present(claim, "/status/allocation").is_some()
-        && !consumers.iter().any(|consumer| text(consumer, "/uid") == uid(pod))
+        && !consumers.any(|consumer| text(consumer, "/uid") == uid(pod) || is_group(consumer))
+}
+
+/// Returns true if an entry of `status.reservedFor` is for a group of pods.
+fn is_group_consumer(consumer: &Value) -> bool {
+    text(consumer, "/apiGroup") == "scheduling.k8s.io" && text(consumer, "/resource") == "podgroups"
+}
+
+/// Finds the users of claims of one namespace by name.
+pub trait Users<'a> {
+    /// Returns a pod.
+    fn pod(&self, name: &str) -> Option<&'a Value>;
+
+    /// Returns a group of pods; `None` if claims of groups are not supported or the group does not exist.
+    fn group(&self, name: &str) -> Option<&'a Value>;
+
+    /// Returns true if claims of groups are supported.
+    fn has_groups(&self) -> bool;
+}
+
+impl<'a, F: Fn(&str) -> Option<&'a Value>> Users<'a> for F {
+    fn pod(&self, name: &str) -> Option<&'a Value> {
+        self(name)
+    }
+
+    fn group(&self, _: &str) -> Option<&'a Value> {
+        None
+    }
+
+    fn has_groups(&self) -> bool {
+        false
+    }
 }
 
 /// Necessary changes of a claim.
@@ -139,15 +215,19 @@ pub struct Upkeep {
     pub delete: bool,
 }
 
-/// Returns the necessary changes to a claim; `pod` finds pods by name in the claim's namespace.
+/// Returns the necessary changes to a claim; `users` finds pods and groups by name in the claim's namespace.
 ///
 /// A claim that loses its last consumer also loses its devices, so that the next consumer can get devices elsewhere. A
-/// claim that was created for a pod is deleted once the pod is gone or no longer needs it.
-pub fn upkeep<'a>(claim: &Value, pod: impl Fn(&str) -> Option<&'a Value>) -> Upkeep {
+/// claim that was created for a pod is deleted once the pod is gone or no longer needs it. A claim that was created for
+/// a group is deleted with the group.
+pub fn upkeep<'a>(claim: &Value, users: impl Users<'a>) -> Upkeep {
     let uses = |consumer: &Value| {
+        let (name, is_same) = (text(consumer, "/name"), |user: &Value| uid(user) == text(consumer, "/uid"));
+        if is_group_consumer(consumer) {
+            return !users.has_groups() || users.group(name).is_some_and(is_same);
+        }
         let is_pod = text(consumer, "/apiGroup").is_empty() && text(consumer, "/resource") == "pods";
-        let still = |pod: &Value| uid(pod) == text(consumer, "/uid") && !is_done(pod);
-        !is_pod || pod(text(consumer, "/name")).is_some_and(still)
+        !is_pod || users.pod(name).is_some_and(|pod| is_same(pod) && !is_done(pod))
     };
     let consumers = list(claim, "/status/reservedFor");
     let remaining: Vec<Value> = consumers.iter().filter(|consumer| uses(consumer)).cloned().collect();
@@ -168,10 +248,15 @@ pub fn upkeep<'a>(claim: &Value, pod: impl Fn(&str) -> Option<&'a Value>) -> Upk
         }
     }
     let without_devices = present(&status, "/allocation").is_none();
-    let is_orphan = owner(claim).is_some_and(|owner| match pod(text(owner, "/name")) {
+    let of_pod = owner(claim, "v1", "Pod").map(|owner| match users.pod(text(owner, "/name")) {
         Some(pod) => uid(pod) != text(owner, "/uid") || (is_unused && is_done(pod)),
         None => true,
     });
+    let of_group = owner(claim, "scheduling.k8s.io/v1beta1", "PodGroup").map(|owner| {
+        let group = users.group(text(owner, "/name"));
+        users.has_groups() && group.is_none_or(|group| uid(group) != text(owner, "/uid"))
+    });
+    let is_orphan = of_pod.or(of_group).unwrap_or(false);
     Upkeep {
         unprotect: is_protected && without_devices && (is_released || gives_back),
         status: (claim.get("status") != Some(&status) && (is_released || gives_back)).then_some(status),
@@ -179,17 +264,18 @@ pub fn upkeep<'a>(claim: &Value, pod: impl Fn(&str) -> Option<&'a Value>) -> Upk
     }
 }
 
-/// Returns the necessary changes to a claim once the pod with the given UID is gone. All other pods are assumed to run.
+/// Returns the necessary changes to a claim once the pod with the given UID is gone. All other pods are assumed to run,
+/// and all groups to exist.
 pub fn upkeep_without(claim: &Value, gone: &str) -> Upkeep {
-    let users = list(claim, "/status/reservedFor").iter().chain(owner(claim));
+    let users = list(claim, "/status/reservedFor").iter().chain(owner(claim, "v1", "Pod"));
     let others = users.filter(|user| text(user, "/uid") != gone);
     let others: Vec<Value> =
         others.map(|user| json!({"metadata": {"name": user["name"], "uid": user["uid"]}})).collect();
-    upkeep(claim, |wanted| others.iter().find(|pod| name(pod) == wanted))
+    upkeep(claim, |wanted: &str| others.iter().find(|pod| name(pod) == wanted))
 }
 
-/// Records an allocation, if there is a new one, and reserves the claim for a pod, as a scheduler does.
-pub fn allot(claim: &mut Value, allocation: Option<Value>, pod: Value) {
+/// Records an allocation, if there is a new one, and reserves the claim for a consumer, as a scheduler does.
+pub fn allot(claim: &mut Value, allocation: Option<Value>, consumer: Value) {
     if !claim["status"].is_object() {
         claim["status"] = json!({});
     }
@@ -202,16 +288,15 @@ pub fn allot(claim: &mut Value, allocation: Option<Value>, pod: Value) {
         claim["status"]["allocation"] = allocation;
     }
     let mut consumers = list(claim, "/status/reservedFor").to_vec();
-    if !consumers.iter().any(|consumer| consumer["uid"] == pod["uid"]) {
-        consumers.push(pod);
+    if !consumers.iter().any(|known| known["uid"] == consumer["uid"]) {
+        consumers.push(consumer);
         claim["status"]["reservedFor"] = consumers.into();
     }
 }
 
-/// Returns the reference to the pod that controls a claim.
-fn owner(claim: &Value) -> Option<&Value> {
-    let is_pod = |owner: &&Value| text(owner, "/apiVersion") == "v1" && text(owner, "/kind") == "Pod";
-    controller(claim).filter(is_pod)
+/// Returns the reference to the object of this kind that controls a claim.
+fn owner<'a>(claim: &'a Value, api: &str, kind: &str) -> Option<&'a Value> {
+    controller(claim).filter(|owner| text(owner, "/apiVersion") == api && text(owner, "/kind") == kind)
 }
 
 /// Removes the finalizer that protects claims with devices.

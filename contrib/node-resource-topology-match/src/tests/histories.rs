@@ -82,7 +82,7 @@ struct History {
 
 impl History {
     fn new(seed: u64) -> Self {
-        let args = json!({"preemptionMode": "Enabled", "cacheResyncPeriodSeconds": 5, "discardReservedNodes": seed % 2 == 0});
+        let args = json!({"preemptionMode": "Enabled", "cacheResyncPeriodSeconds": 5, "discardReservedNodes": seed.is_multiple_of(2)});
         let mut registry = Registry::default();
         registry.register::<NodeResourceTopologyMatch>();
         let name = NodeResourceTopologyMatch::NAME;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Timestamp, points::ExtensionPoint};
+use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     attempt::{Attempt, Decision},
     cluster::Cluster,
@@ -14,13 +14,11 @@ use harbormaster_framework::{
     meter::Stamp,
     nodeset::{NodeIdx, NodeSet},
     pod::PodInfo,
+    points::Slot,
+    sweep::PluginIdx,
 };
 
-use super::{
-    Engine,
-    group_preemption::{GroupPostFilterResult, Tried},
-    scheduling_cycle::Held,
-};
+use super::{Engine, group_preemption::GroupPostFilterResult, scheduling_cycle::Held};
 use crate::{
     effect::GroupCall,
     failure::Failure,
@@ -28,6 +26,7 @@ use crate::{
     nominator::NewNomination,
     outcome::{Attempted, Outcome},
     permit::Permission,
+    post_filter::was_pre_filtered,
     queue::{GroupResult, QueuedGroup, QueuedPod},
 };
 
@@ -76,6 +75,14 @@ impl Failed {
     }
 }
 
+/// States of a member's latest attempt, for the PodGroupPostFilter plugins of the profile, in their order; `None` for a
+/// plugin whose PreFilter method was not called.
+pub(super) struct MemberStates {
+    /// UID of the member.
+    pub(super) uid: Str,
+    pub(super) slots: Vec<Option<Slot>>,
+}
+
 /// Members of a group, after each of them has been tried or the cycle has stopped.
 pub(super) struct Trial {
     pub(super) placed: Vec<Placed>,
@@ -89,6 +96,8 @@ pub(super) struct Trial {
     pub(super) untried: Vec<QueuedPod>,
     /// Plugins that rejected the group or its members in other placements.
     pub(super) rejectors: Vec<&'static str>,
+    /// States of all attempts. Those of a member's later attempts come later.
+    pub(super) states: Vec<MemberStates>,
     /// True if the attempts of the members that found nodes are kept.
     pub(super) keeps_attempts: bool,
     /// True if whether each of the placed members fits a node depends on that node alone.
@@ -106,6 +115,7 @@ impl Default for Trial {
             is_stuck: false,
             untried: Vec::new(),
             rejectors: Vec::new(),
+            states: Vec::new(),
             keeps_attempts: false,
             is_local: true,
             begun: None,
@@ -116,7 +126,8 @@ impl Default for Trial {
 impl Trial {
     /// Replaces the result by that of a trial in one placement.
     pub(super) fn end_as(&mut self, tried: Trial) {
-        let Trial { placed, released, rejected, untried, rejectors, is_local, .. } = tried;
+        let Trial { placed, released, rejected, untried, rejectors, states, is_local, .. } = tried;
+        self.states.extend(states);
         (self.placed, self.released, self.rejected, self.untried) = (placed, released, rejected, untried);
         (self.rejectors, self.is_local) = (rejectors, is_local);
     }
@@ -250,9 +261,11 @@ impl Engine {
     /// Finds a node for one member and occupies it.
     fn place(&mut self, entry: QueuedPod, within: Option<&NodeSet>, trial: &mut Trial, now: Timestamp) {
         if let Some(failure) = self.same_failure(&entry, trial) {
+            let slots = trial.states.last().map_or_else(Vec::new, |last| last.slots.clone());
+            trial.states.push(MemberStates { uid: entry.uid().clone(), slots });
             return trial.rejected.push(Failed::found_no_node(entry, failure));
         }
-        let attempt = match self.attempt(&entry, within, now) {
+        let attempt = match self.attempt(&entry, within, &mut trial.states, now) {
             Ok(attempt) => attempt,
             Err(failure) => {
                 trial.is_stuck = true;
@@ -287,11 +300,12 @@ impl Engine {
         is_same.then(|| Failure::Unschedulable(why.clone()))
     }
 
-    /// Finds a node for one member.
+    /// Finds a node for one member. Adds the states of the attempt to `states`.
     fn attempt(
         &mut self,
         entry: &QueuedPod,
         within: Option<&NodeSet>,
+        states: &mut Vec<MemberStates>,
         now: Timestamp,
     ) -> Result<Attempt, Failure> {
         self.nominator.show(&self.pods, &mut self.cache.cluster);
@@ -303,11 +317,25 @@ impl Engine {
             meter.searched(begun);
         }
         let mut attempt = found?;
+        states.push(self.states_of(entry, &attempt));
         if let Decision::Unschedulable(_) = attempt.decision() {
             return Err(Failure::Unschedulable(Box::new(attempt.take_diagnosis())));
         }
         self.note_scores(entry, &attempt);
         Ok(attempt)
+    }
+
+    fn states_of(&self, entry: &QueuedPod, attempt: &Attempt) -> MemberStates {
+        let profile = self.finder.profile(entry.profile);
+        let rejection = match attempt.decision() {
+            Decision::Unschedulable(why) => why.pre_filter.as_ref(),
+            Decision::Node { .. } => None,
+        };
+        let slot = |plugin: &PluginIdx| {
+            was_pre_filtered(profile, *plugin, rejection).then(|| attempt.state(*plugin).clone())
+        };
+        let slots = profile.at(ExtensionPoint::PodGroupPostFilter).iter().map(slot).collect();
+        MemberStates { uid: entry.uid().clone(), slots }
     }
 
     /// Occupies a certain node for one member. Returns `None` if it does not fit there.
@@ -416,8 +444,8 @@ impl Engine {
         outcomes: &mut Vec<(Arc<PodInfo>, Outcome)>,
         now: Timestamp,
     ) {
-        let rejectors = self.rejectors_of(&group, &trial);
-        let Trial { placed, mut released, rejected, untried, begun, .. } = trial;
+        let mut rejectors = self.rejectors_of(&group, &trial);
+        let Trial { placed, mut released, rejected, untried, states, begun, .. } = trial;
         released.extend(self.release_all(placed));
         let untried = untried.into_iter().map(|entry| Failed::not_tried(entry, failure.of_member()));
         let untried: Vec<Failed> = untried.collect();
@@ -426,8 +454,7 @@ impl Engine {
                 let mut members: Vec<QueuedPod> =
                     released.iter().chain(entries(&rejected)).chain(entries(&untried)).cloned().collect();
                 QueuedGroup::sort(&mut members);
-                let tried = Tried { any_placed: !released.is_empty(), rejected: &rejected };
-                self.group_post_filter(&group, &members, &tried, now)
+                self.group_post_filter(&group, &members, &states, now)
             }
             GroupFailure::Error(_) => Ok(GroupPostFilterResult::default()),
         };
@@ -435,6 +462,8 @@ impl Engine {
             Ok(found) => (failure.with_text(found.text.as_deref()), found),
             Err(why) => (GroupFailure::Error(why), GroupPostFilterResult::default()),
         };
+        // What a plugin has requested may help the group.
+        rejectors.extend(&found.callers);
         let is_error = matches!(failure, GroupFailure::Error(_));
         let nomination = |entry: &QueuedPod, otherwise: NewNomination| {
             let found = found.nodes.iter().flatten().find(|(uid, _)| uid == entry.uid());

@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
+    api_call::ApiCall,
     group::{Assignment, GroupId, GroupPostFilterCycle, GroupPostFiltered, GroupView, GroupWhatIf, PodGroup},
     guard::PointError,
     meter::{Stage, Status},
@@ -11,19 +12,17 @@ use harbormaster_framework::{
     objects::Objects,
     outcome::{PluginError, PluginResult},
     pod::PodInfo,
+    points::Slot,
     profile::Profile,
-    sweep::PluginIdx,
     table::NodeTable,
 };
 
 use super::{
     Engine,
-    group_cycle::{Failed, GroupFailure, Trial},
+    group_cycle::{GroupFailure, MemberStates, Trial},
 };
 use crate::{
     evictions::Victims,
-    failure::Failure,
-    post_filter::was_pre_filtered,
     queue::{QueuedGroup, QueuedPod},
 };
 
@@ -36,26 +35,20 @@ pub(super) struct GroupPostFilterResult {
     pub(super) nodes: Option<Vec<(Str, Str)>>,
     /// Pods to evict.
     pub(super) victims: Victims,
+    /// Plugins that made requests to the API server, and that wait for their effects.
+    pub(super) callers: Vec<&'static str>,
 }
 
-/// Members that have been tried in the cycle.
-pub(super) struct Tried<'a> {
-    /// True if there was a node for at least one of them.
-    pub(super) any_placed: bool,
-    /// Failures of the others.
-    pub(super) rejected: &'a [Failed],
+/// Requests of the PodGroupPostFilter plugins to the API server.
+#[derive(Default)]
+struct Requests {
+    calls: Vec<ApiCall>,
+    /// Names of the plugins that made them.
+    callers: Vec<&'static str>,
 }
 
-impl Tried<'_> {
-    /// Returns true if the plugin's PreFilter method was called for at least one member.
-    fn was_pre_filtered(&self, profile: &Profile, plugin: PluginIdx) -> bool {
-        let reached = |failure: &Failure| match failure {
-            Failure::Unschedulable(why) => was_pre_filtered(profile, plugin, why.pre_filter.as_ref()),
-            _ => false,
-        };
-        self.any_placed || self.rejected.iter().any(|failed| reached(&failed.failure))
-    }
-}
+/// A group for which too few nodes were found, its members without nodes, and the time.
+type FailedCycle<'a> = (&'a QueuedGroup, &'a [QueuedPod], Timestamp);
 
 impl Engine {
     /// Calls the PodGroupPostFilter plugins of the group's profile, in order, until one gives a final answer.
@@ -63,39 +56,50 @@ impl Engine {
         &mut self,
         group: &QueuedGroup,
         members: &[QueuedPod],
-        tried: &Tried<'_>,
+        states: &[MemberStates],
         now: Timestamp,
     ) -> Result<GroupPostFilterResult, String> {
         let profile = self.finder.profile(group.standing.profile).clone();
         if profile.at(ExtensionPoint::PodGroupPostFilter).is_empty() {
             return Ok(GroupPostFilterResult::default());
         }
+        let mut requests = Requests::default();
         let (_, result) = profile.measured(
             Stage::PodGroupPostFilter,
             |(status, _)| *status,
-            || self.ask_group_post_filters(&profile, group, members, tried, now),
+            || self.ask_group_post_filters(&profile, (group, members, now), states, &mut requests),
         );
-        result
+        if let Some(first) = members.first() {
+            self.reporter.call(&first.pod, requests.calls);
+        }
+        result.map(|result| GroupPostFilterResult { callers: requests.callers, ..result })
     }
 
     fn ask_group_post_filters(
         &mut self,
         profile: &Profile,
-        group: &QueuedGroup,
-        members: &[QueuedPod],
-        tried: &Tried<'_>,
-        now: Timestamp,
+        cycle: FailedCycle<'_>,
+        states: &[MemberStates],
+        requests: &mut Requests,
     ) -> (Status, Result<GroupPostFilterResult, String>) {
         let joined = |texts: Vec<Cow<'_, str>>| Some(texts.join(", "));
         let mut reasons = Vec::new();
-        for plugin in profile.at(ExtensionPoint::PodGroupPostFilter) {
-            // kube-scheduler lets a plugin fail if no member has reached its PreFilter.
-            let pre_filtered = !self.finder.is_in_parity() || tried.was_pre_filtered(profile, *plugin);
+        let (_, members, _) = cycle;
+        let latest: BTreeMap<&Str, &MemberStates> =
+            states.iter().map(|states| (&states.uid, states)).collect();
+        for (at, plugin) in profile.at(ExtensionPoint::PodGroupPostFilter).iter().enumerate() {
+            let slot = |entry: &QueuedPod| latest.get(entry.uid())?.slots.get(at)?.clone();
+            let slots: Vec<Option<Slot>> = members.iter().map(slot).collect();
             let plugin = profile.plugin(*plugin);
-            match self.with_what_if(group, members, pre_filtered, now, |cx| plugin.group_post_filter(cx)) {
+            let known = requests.calls.len();
+            let result = self
+                .with_what_if(cycle, &slots, &mut requests.calls, |cx| plugin.group_post_filter(cx, &slots));
+            requests.callers.extend((requests.calls.len() > known).then(|| plugin.name()));
+            match result {
                 Ok(GroupPostFiltered::Nominate { nodes, victims: pods, violations, reasons }) => {
                     let victims = Victims { pods, violations };
-                    let result = GroupPostFilterResult { text: joined(reasons), nodes: Some(nodes), victims };
+                    let (text, nodes, callers) = (joined(reasons), Some(nodes), Vec::new());
+                    let result = GroupPostFilterResult { text, nodes, victims, callers };
                     return (Status::Success, Ok(result));
                 }
                 Ok(GroupPostFiltered::Unresolvable { reasons }) => {
@@ -116,12 +120,13 @@ impl Engine {
 
     fn with_what_if<T>(
         &mut self,
-        group: &QueuedGroup,
-        members: &[QueuedPod],
-        pre_filtered: bool,
-        now: Timestamp,
+        (group, members, now): FailedCycle<'_>,
+        slots: &[Option<Slot>],
+        calls: &mut Vec<ApiCall>,
         call: impl FnOnce(&mut GroupPostFilterCycle<'_>) -> Result<T, PointError>,
     ) -> Result<T, PointError> {
+        // kube-scheduler lets a plugin fail if no member has reached its PreFilter.
+        let pre_filtered = !self.finder.is_in_parity() || slots.iter().any(Option::is_some);
         let pods: Vec<Arc<PodInfo>> = members.iter().map(|entry| entry.pod.clone()).collect();
         let described = group.group.clone();
         let (known, scheduled) =
@@ -136,7 +141,8 @@ impl Engine {
             before: BTreeMap::new(),
             is_local: false,
         };
-        call(&mut GroupPostFilterCycle { group: view, members: &pods, pre_filtered, what_if: &mut what_if })
+        let what_if = &mut what_if;
+        call(&mut GroupPostFilterCycle { group: view, members: &pods, pre_filtered, calls, what_if })
     }
 }
 

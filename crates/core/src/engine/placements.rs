@@ -136,13 +136,17 @@ impl Engine {
                     trial.end_as(tried);
                     return Ok(());
                 }
-                Ok(()) => candidates.push(self.candidate_of(placement, tried)),
+                Ok(()) => {
+                    trial.states.append(&mut tried.states);
+                    candidates.push(self.candidate_of(placement, tried));
+                }
                 Err(failure @ GroupFailure::Error(_)) => {
                     trial.end_as(tried);
                     return Err(failure);
                 }
                 Err(failure @ GroupFailure::Rejected(_)) => {
                     rejectors.extend(self.rejectors_of(group, &tried));
+                    trial.states.append(&mut tried.states);
                     let placed = std::mem::take(&mut tried.placed);
                     tried.released = self.release_all(placed);
                     first_failure.get_or_insert((tried, failure));

@@ -76,7 +76,12 @@ impl Engine {
         let begun = clock();
         match self.queue.pop()? {
             Entity::Pod(entry) => Some(self.try_pod(entry, begun, clock)),
-            Entity::Group(group) => Some(self.try_group(group, begun, clock)),
+            Entity::Group(group) => {
+                self.cache.cluster.set_group_cycle(Some(self.queue.handed_out()));
+                let attempted = self.try_group(group, begun, clock);
+                self.cache.cluster.set_group_cycle(None);
+                Some(attempted)
+            }
         }
     }
 

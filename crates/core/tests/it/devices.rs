@@ -2,6 +2,7 @@
 
 mod binding;
 mod conflicts;
+mod groups;
 mod post_filter;
 mod selectors;
 

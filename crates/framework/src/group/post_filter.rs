@@ -6,13 +6,25 @@ use harbormaster_api::Str;
 
 use super::{GroupId, GroupView, PodGroup};
 use crate::{
-    nodeset::NodeIdx, objects::Objects, outcome::PluginResult, plugin::Plugin, pod::PodInfo, table::NodeTable,
+    api_call::ApiCall,
+    nodeset::NodeIdx,
+    objects::Objects,
+    outcome::PluginResult,
+    plugin::{Plugin, State},
+    pod::PodInfo,
+    table::NodeTable,
 };
 
 /// Looks for a way to place a group, for example by evictions. Called when a group was rejected.
-pub trait PodGroupPostFilter: Plugin {
-    /// Looks for a way to place the group.
-    fn group_post_filter(&self, cx: &mut GroupPostFilterCycle<'_>) -> PluginResult<GroupPostFiltered>;
+pub trait PodGroupPostFilter<S: State = ()>: Plugin {
+    /// Looks for a way to place the group. `states` contains the state of each of the members' latest attempts, in the
+    /// order of [`GroupPostFilterCycle::members`]; `None` if the PreFilter method of this plugin was not called for the
+    /// member.
+    fn group_post_filter(
+        &self,
+        cx: &mut GroupPostFilterCycle<'_>,
+        states: &[Option<&S>],
+    ) -> PluginResult<GroupPostFiltered>;
 }
 
 /// View for PodGroupPostFilter plugins.
@@ -23,6 +35,9 @@ pub struct GroupPostFilterCycle<'a> {
     pub members: &'a [Arc<PodInfo>],
     /// True if the PreFilter method of this plugin was called for a member in this attempt.
     pub pre_filtered: bool,
+    /// Requests to the API server that the plugin wants to make; see
+    /// [`PostFilterCycle::calls`](crate::cycle::PostFilterCycle::calls).
+    pub calls: &'a mut Vec<ApiCall>,
     /// Dry runs, which show whether the group could be placed without certain other pods.
     pub what_if: &'a mut dyn GroupWhatIf,
 }

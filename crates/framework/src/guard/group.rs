@@ -10,7 +10,7 @@ use crate::{
         GroupView, PodGroup, ProposedPlacement,
     },
     meter::Stage,
-    points::GroupCalls,
+    points::{GroupCalls, Slot},
     resource::{AnyCustom, ResourceName},
 };
 
@@ -61,18 +61,19 @@ impl GuardedPlugin {
         self.about_groups(None, |groups| (groups.record)(&*self.plugin, group, condition))
     }
 
-    /// See [`crate::group::PodGroupPostFilter`].
+    /// See [`crate::group::PodGroupPostFilter`]. `slots` contains the state of each member.
     ///
     /// # Errors
     /// When the plugin fails.
     pub fn group_post_filter(
         &self,
         cx: &mut GroupPostFilterCycle<'_>,
+        slots: &[Option<Slot>],
     ) -> Result<GroupPostFiltered, PointError> {
         let no_help = GroupPostFiltered::NoHelp { reasons: Vec::new() };
         let Some(run) = self.calls.shims.group_post_filter else { return Ok(no_help) };
         self.evaluated(Stage::PodGroupPostFilter, || 1);
-        self.try_call(Call::Point(ExtensionPoint::PodGroupPostFilter), |this| run(this, cx))
+        self.try_call(Call::Point(ExtensionPoint::PodGroupPostFilter), |this| run(this, cx, slots))
     }
 
     /// See [`crate::group::PlacementGenerate`].

@@ -36,17 +36,18 @@ pub(crate) struct Arguments {
     /// Give pods claims, and run the volume controller and simulated CSI drivers
     #[arg(long)]
     volumes: bool,
-    /// Give pods resource claims and extended resources of device classes, and change devices
+    /// Give pods resource claims and extended resources of device classes, and change devices; with --groups, give
+    /// groups resource claims that their members share
     #[arg(long)]
     devices: bool,
     /// Configure extenders that filter, score, bind and preempt
     #[arg(long)]
     extenders: bool,
     /// Let pods form groups, instead of the other features; requires Kubernetes 1.37
-    #[arg(long, conflicts_with_all = ["batching", "volumes", "devices", "extenders"])]
+    #[arg(long, conflicts_with_all = ["batching", "volumes", "extenders"])]
     groups: bool,
     /// Give groups topology constraints
-    #[arg(long, requires = "groups")]
+    #[arg(long, requires = "groups", conflicts_with = "devices")]
     topology: bool,
     /// Run a saved script instead of generated ones
     #[arg(long, value_name = "FILE")]

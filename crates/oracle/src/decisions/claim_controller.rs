@@ -8,26 +8,34 @@ use serde_json::{Value, json};
 use super::paths::path;
 use crate::generate::devices::admitted::FINALIZER;
 
-/// Returns the claim for an entry of the pod's `spec.resourceClaims` that names a template.
-pub(super) fn claim_for(pod: &Value, entry: &Value, template: &Value) -> Value {
-    let metadata = &pod["metadata"];
+/// Returns the claim for an entry of `spec.resourceClaims` of a pod or a group that names a template.
+pub(super) fn claim_for(user: &Value, entry: &Value, template: &Value) -> Value {
+    let metadata = &user["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (pod_name, entry) = (text(&metadata["name"]), text(&entry["name"]));
+    let (user_name, entry) = (text(&metadata["name"]), text(&entry["name"]));
     let owner = json!({
-        "apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": metadata["uid"],
+        "apiVersion": user["apiVersion"], "kind": user["kind"], "name": user_name, "uid": metadata["uid"],
         "controller": true, "blockOwnerDeletion": true,
     });
     json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
         "metadata": {
             // The real controller adds a random suffix.
-            "name": format!("{pod_name}-{entry}"),
+            "name": format!("{user_name}-{entry}"),
             "namespace": metadata["namespace"],
             "annotations": {"resource.kubernetes.io/pod-claim-name": entry},
             "ownerReferences": [owner],
         },
         "spec": template["spec"]["spec"],
     })
+}
+
+/// Returns the entry of the pod's `status.resourceClaimStatuses` for an entry of its spec, if the pod shares the claim
+/// with its group.
+pub(super) fn claim_of_group(group: &Value, entry: &Value) -> Option<Value> {
+    let all = |of: &'static str, field: &'static str| group[of][field].as_array().into_iter().flatten();
+    all("spec", "resourceClaims").find(|of_group| *of_group == entry)?;
+    all("status", "resourceClaimStatuses").find(|status| status["name"] == entry["name"]).cloned()
 }
 
 /// Work on a claim whose pods are gone.
@@ -46,14 +54,14 @@ pub(super) enum Cleanup {
     },
 }
 
-/// Returns work on a claim that refers to a deleted pod, or that is being deleted itself. `pods` are the UIDs of
-/// existing pods.
+/// Returns work on a claim that refers to a deleted pod or group, or that is being deleted itself. `users` are the UIDs
+/// of existing pods and groups.
 pub(super) fn cleanup<'a>(
     mut claims: impl Iterator<Item = &'a Value>,
-    pods: &BTreeSet<&str>,
+    users: &BTreeSet<&str>,
 ) -> Option<Cleanup> {
     claims.find_map(|claim| {
-        let is_gone = |pod: &Value| pod["uid"].as_str().is_some_and(|uid| !pods.contains(uid));
+        let is_gone = |user: &Value| user["uid"].as_str().is_some_and(|uid| !users.contains(uid));
         let consumers = claim["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
         let mut left = consumers.clone();
         left.retain(|consumer| !is_gone(consumer));

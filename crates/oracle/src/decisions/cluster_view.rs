@@ -30,6 +30,10 @@ const EARLY: &str = "waiting for ephemeral volume controller";
 /// claim of the pod on behalf of another pod.
 const IN_PROCESS: &str = "is in the process of being allocated";
 
+/// Part of the message that kube-scheduler writes if several members of a group write the devices of a shared claim at the
+/// same time. All but one of them fail, and are tried again.
+const WRITTEN_TWICE: &str = "got allocated elsewhere in the meantime";
+
 /// Reasons of the events that are compared.
 const COMPARED: &[&str] = &["FailedScheduling", "Preempted", WAITS_FOR_DEVICES];
 
@@ -231,11 +235,12 @@ impl ClusterView {
         })
     }
 
-    /// Returns work on resource claims whose pods are gone, if any.
+    /// Returns work on resource claims whose pods and groups are gone, if any.
     pub(super) fn cleanup(&self) -> Option<Cleanup> {
         let state = lock(&self.state);
-        let pods = state.pods.values().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
-        cleanup(state.resource_claims.all(), &pods)
+        let users = state.pods.values().chain(state.groups.all());
+        let users = users.filter_map(|user| user["metadata"]["uid"].as_str()).collect();
+        cleanup(state.resource_claims.all(), &users)
     }
 
     /// Returns the paths of the pods that match `filter`, sorted by name.
@@ -408,7 +413,7 @@ impl State {
 
 /// Returns true if the scheduler tried the pod too early, which depends on timing.
 fn is_early(message: &str) -> bool {
-    message.contains(EARLY) || message.contains(IN_PROCESS)
+    [EARLY, IN_PROCESS, WRITTEN_TWICE].iter().any(|part| message.contains(part))
 }
 
 /// Returns true if the last attempt of the pod ended with an error.

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::cluster_view::BUDGET_LABEL;
+use super::group_claims::GroupClaims;
 use super::groups::MOST_MEMBERS;
 use super::paths::{NODES, POD_GROUP, path};
-use super::plan::Size;
+use super::plan::{Options, Size};
 use super::script::{Script, Step};
 use crate::generate::{Random, priority_class_name};
 
@@ -54,6 +55,8 @@ impl Topology {
 pub(super) struct GroupPlan {
     random: Random,
     topology: Topology,
+    /// Resource claims, if groups have some.
+    claims: Option<GroupClaims>,
     /// True if the preemption policies of groups count. If they do not, those of the members do.
     has_policies: bool,
     /// True if preempted pods keep terminating until a later step removes them.
@@ -82,15 +85,16 @@ struct Group {
 }
 
 impl GroupPlan {
-    /// If `topology`, most groups have topology constraints.
-    pub(super) fn new(seed: u64, topology: bool) -> Self {
+    /// With the option `topology`, most groups have topology constraints; with `devices`, most have resource claims.
+    pub(super) fn new(seed: u64, options: Options) -> Self {
         Self {
             random: Random::new(seed),
             topology: match seed % 3 {
-                _ if !topology => Topology::None,
+                _ if !options.topology => Topology::None,
                 2 => Topology::Hosts,
                 _ => Topology::OneRack,
             },
+            claims: options.devices.then(|| GroupClaims::new(seed)),
             has_policies: seed % 5 < 2,
             terminates_slowly: seed % 4 == 3,
             nodes: Vec::new(),
@@ -131,6 +135,7 @@ impl GroupPlan {
             groups: true,
             topology: self.topology != Topology::None,
             group_policies: self.has_policies,
+            group_claims: self.claims.is_some(),
             drivers: Vec::new(),
             extenders: Vec::new(),
             steps: self.steps,
@@ -149,6 +154,9 @@ impl GroupPlan {
                     "minAvailable": self.random.pick(&[0, 1, 2, 1000]),
                 },
             }));
+        }
+        if let Some(claims) = &mut self.claims {
+            objects.extend(claims.infrastructure(&self.nodes));
         }
         objects.extend((0..count).map(|_| self.new_bound_pod()));
         self.steps.push(Step::Restart { objects });
@@ -193,6 +201,10 @@ impl GroupPlan {
 
     fn add_group(&mut self) -> Group {
         let mut group = self.new_group();
+        if let Some(claims) = &mut self.claims {
+            let claim = claims.add_to(&mut group.object, &mut group.templates);
+            claim.into_iter().for_each(|claim| self.create(vec![claim]));
+        }
         self.create(vec![group.object.clone()]);
         let count = match group.min_count {
             Some(needed) => (needed + self.random.below(3)).saturating_sub(self.random.below(4) / 3).max(1),
@@ -243,6 +255,12 @@ impl GroupPlan {
                 11 if self.topology == Topology::OneRack => self.join_rack(),
                 _ => self.change_min_count(&mut group),
             }
+        }
+        if self.claims.as_mut().is_some_and(GroupClaims::ends_group) {
+            for member in std::mem::take(&mut group.members) {
+                self.delete_pod(&member);
+            }
+            self.steps.push(Step::Delete { path: path(&group.object) });
         }
         self.running.append(&mut group.members);
     }
@@ -437,7 +455,7 @@ mod tests {
     use super::*;
 
     fn script(seed: u64) -> Script {
-        GroupPlan::new(seed, false).script(seed, Size { nodes: 8, pods: 0, changes: 20 })
+        GroupPlan::new(seed, Options::default()).script(seed, Size { nodes: 8, pods: 0, changes: 20 })
     }
 
     #[test]

@@ -51,6 +51,11 @@ impl Groups {
         }
     }
 
+    /// All groups, in the order of their paths.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Value> {
+        self.by_path.values()
+    }
+
     /// Returns true if the pod is a member of a group that a scheduler does not try yet, because the group does not
     /// exist, or because it has too few members among `pods`, or because one of them has a scheduling gate, or because
     /// the group waits for the end of pods that it has preempted.

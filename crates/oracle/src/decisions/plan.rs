@@ -32,11 +32,11 @@ pub struct Options {
     pub batching: bool,
     /// True if pods have persistent volume claims.
     pub volumes: bool,
-    /// True if pods have resource claims.
+    /// True if pods have resource claims, or, if they form groups, if groups have resource claims.
     pub devices: bool,
     /// True if the configuration has extenders.
     pub extenders: bool,
-    /// True if pods form groups. Such scripts have none of the other features.
+    /// True if pods form groups. Such scripts have none of the features above but `devices`.
     pub groups: bool,
     /// True if groups have topology constraints.
     pub topology: bool,
@@ -55,7 +55,7 @@ impl Script {
     #[must_use]
     pub fn new(seed: u64, size: Size, options: Options) -> Self {
         if options.groups {
-            return GroupPlan::new(seed, options.topology).script(seed, size);
+            return GroupPlan::new(seed, options).script(seed, size);
         }
         let mut script = Plan::new(seed, size, options).script(seed, size, options.batching);
         if options.extenders {
@@ -170,6 +170,7 @@ impl Plan {
             preempts,
             devices,
             groups: false,
+            group_claims: false,
             topology: false,
             group_policies: false,
             drivers,

@@ -9,7 +9,7 @@ use harbormaster_api::Release;
 use serde_json::{Value, json};
 
 use super::POLL;
-use super::claim_controller::{Cleanup, claim_for, without_finalizer};
+use super::claim_controller::{Cleanup, claim_for, claim_of_group, without_finalizer};
 use super::cluster_view::{ClusterView, has_failed};
 use super::device_drivers::DeviceDrivers;
 use super::kubelet::running_status;
@@ -176,6 +176,9 @@ impl Stage {
         }
         if script.group_policies {
             gates.push(groups::POLICY_GATE.to_owned());
+        }
+        if script.group_claims {
+            gates.push(groups::CLAIMS_GATE.to_owned());
         }
         gates
     }
@@ -375,38 +378,52 @@ impl Player<'_> {
                 let (path, patch) = (path(object) + "/status", json!({"status": object["status"]}));
                 self.attempt(false, |client| client.merge_patch(&path, &patch))?;
             }
-            if let Some(pod) = created.filter(|_| kind == "Pod") {
-                self.create_claims(&pod)?;
+            if let Some(user) = created.filter(|_| kind == "Pod" || kind == POD_GROUP) {
+                self.create_claims(&user)?;
             }
         }
         Ok(())
     }
 
-    /// Creates the claims for which the pod names templates, and writes their names into the pod's status.
-    fn create_claims(&mut self, pod: &Value) -> Result<()> {
+    /// Creates the claims for which a pod or a group names templates, and writes their names into its status. A pod gets
+    /// the claims that it shares with its group from the group.
+    fn create_claims(&mut self, user: &Value) -> Result<()> {
         let mut statuses = Vec::new();
-        for entry in pod["spec"]["resourceClaims"].as_array().into_iter().flatten() {
+        let group = match &user["spec"]["schedulingGroup"]["podGroupName"] {
+            Value::Null => None,
+            name => {
+                let namespace = &user["metadata"]["namespace"];
+                let reference =
+                    json!({"kind": POD_GROUP, "metadata": {"name": name, "namespace": namespace}});
+                self.attempt(false, |client| client.get(&path(&reference)))?
+            }
+        };
+        for entry in user["spec"]["resourceClaims"].as_array().into_iter().flatten() {
             let reference = json!({
                 "kind": "ResourceClaimTemplate",
                 "metadata": {
-                    "name": entry["resourceClaimTemplateName"], "namespace": pod["metadata"]["namespace"],
+                    "name": entry["resourceClaimTemplateName"], "namespace": user["metadata"]["namespace"],
                 },
             });
             if entry["resourceClaimTemplateName"].is_null() {
+                continue;
+            }
+            if let Some(status) = group.as_ref().and_then(|group| claim_of_group(group, entry)) {
+                statuses.push(status);
                 continue;
             }
             // The API server may have rejected the template.
             let Some(template) = self.attempt(false, |client| client.get(&path(&reference)))? else {
                 continue;
             };
-            let claim = claim_for(pod, entry, &template);
+            let claim = claim_for(user, entry, &template);
             if self.attempt(false, |client| client.post(&collection(&claim), &claim))?.is_some() {
                 statuses.push(json!({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]}));
             }
         }
         if !statuses.is_empty() {
             let (path, patch) =
-                (path(pod) + "/status", json!({"status": {"resourceClaimStatuses": statuses}}));
+                (path(user) + "/status", json!({"status": {"resourceClaimStatuses": statuses}}));
             self.attempt(false, |client| client.merge_patch(&path, &patch))?;
         }
         Ok(())

@@ -34,6 +34,9 @@ pub struct Script {
     /// True if groups have preemption policies that count.
     #[serde(default)]
     pub group_policies: bool,
+    /// True if groups have resource claims.
+    #[serde(default)]
+    pub group_claims: bool,
     /// Drivers that create volumes.
     #[serde(default)]
     pub drivers: Vec<Driver>,

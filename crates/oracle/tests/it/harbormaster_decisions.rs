@@ -77,6 +77,14 @@ fn groups_with_topology_constraints_have_the_same_outcomes() {
 }
 
 #[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn groups_with_resource_claims_have_the_same_outcomes() {
+    let size = Size { nodes: 6, pods: 0, changes: 2 };
+    let options = Options { groups: true, devices: true, ..Options::default() };
+    compare_with(3, size, options, |report| report.in_groups > 0 && report.with_devices > 0);
+}
+
+#[test]
 fn extenders_get_the_same_calls_and_pods_have_the_same_outcomes() {
     let size = Size { nodes: 10, pods: 30, changes: 3 };
     let options = Options { extenders: true, ..Options::default() };

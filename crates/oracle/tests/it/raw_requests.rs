@@ -103,6 +103,15 @@ fn without_its_gate_both_servers_drop_the_scheduling_of_jobs() {
 }
 
 #[test]
+#[ignore = "builds Kubernetes 1.37"]
+fn both_servers_answer_requests_for_claims_of_groups_in_the_same_way() {
+    let features = Features::of(Release::V1_37)
+        .with(Feature::GenericWorkload, true)
+        .with(Feature::DRAWorkloadResourceClaims, true);
+    are_answered_the_same(features, "group_claims.script");
+}
+
+#[test]
 fn the_scripts_are_long_and_use_each_expected_difference() {
     let expected = servers::expected_differences("requests_differences.yaml");
     let scripts =

@@ -124,7 +124,8 @@ pub(super) fn units_on<P: Population + ?Sized>(
                 Some(id) if seen.insert(id.clone()) => {
                     let unit = wholes.entry(id.clone()).or_insert_with_key(|id| Unit::of_group(id, there));
                     // The terms may ask for the members of gangs that have priorities of their own.
-                    let may_go = |pod: &PodInfo| there.priority_of(pod) < terms.ceiling() && !terms.spares(pod);
+                    let may_go =
+                        |pod: &PodInfo| there.priority_of(pod) < terms.ceiling() && !terms.spares(pod);
                     if !terms.takes_whole_gangs() || unit.pods.iter().all(|(_, pod)| may_go(pod)) {
                         units.push(Unit { at, ..unit.clone() });
                     }

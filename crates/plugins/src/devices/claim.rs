@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use harbormaster_api::{Quantity, Str, Timestamp, selector::NodeSelector};
 use harbormaster_framework::{
     pod::PodInfo,
-    resource::{Custom, OlderVersion, Resource, ResourceScope},
+    resource::{Custom, Metadata, OlderVersion, Resource, ResourceScope},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -19,6 +19,12 @@ use crate::storage::wire::or_default;
 
 /// Finalizer of every allocated claim. It keeps a claim from disappearing while its devices are in use.
 pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
+/// API group of groups of pods.
+pub(crate) const GROUPS_API: &str = "scheduling.k8s.io";
+
+/// Resource of groups of pods.
+pub(crate) const GROUPS: &str = "podgroups";
 
 /// Maximum number of devices of one claim (`AllocationResultsMaxSize`).
 pub const MAX_RESULTS: usize = 32;
@@ -36,9 +42,16 @@ pub struct ResourceClaim {
     pub spec: Arc<ClaimSpec>,
     /// `status`
     pub status: ClaimStatus,
-    /// True if the allocation is assumed: the scheduler has chosen the devices, but the API server has not recorded
+    /// Present if the allocation is assumed: the scheduler has chosen the devices, but the API server has not recorded
     /// them yet.
-    pub is_in_flight: bool,
+    pub in_flight: Option<InFlight>,
+}
+
+/// Origin of an allocation that the API server has not recorded yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    /// Number of the cycle of a group in which the devices were chosen; `None` if they were chosen for a pod on its own.
+    pub group_cycle: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -61,7 +74,7 @@ struct WireMetadata {
 
 impl From<WireClaim> for ResourceClaim {
     fn from(WireClaim { metadata, spec, status }: WireClaim) -> Self {
-        Self { finalizers: metadata.finalizers, spec: Arc::new(spec), status, is_in_flight: false }
+        Self { finalizers: metadata.finalizers, spec: Arc::new(spec), status, in_flight: None }
     }
 }
 
@@ -248,6 +261,23 @@ impl Consumer {
             uid: pod.uid.clone(),
         }
     }
+
+    /// Returns the entry for a group of pods.
+    pub fn group(group: &Metadata) -> Self {
+        Self {
+            api_group: GROUPS_API.into(),
+            resource: GROUPS.into(),
+            name: group.name.clone(),
+            uid: group.uid.clone(),
+        }
+    }
+
+    /// Returns true if the entry is for the group of the pod. A pod knows only the group's name.
+    fn is_group_of(&self, pod: &PodInfo) -> bool {
+        self.api_group == GROUPS_API
+            && self.resource == GROUPS
+            && pod.spec.pod_group.as_ref() == Some(&self.name)
+    }
 }
 
 /// Devices allocated for a claim.
@@ -373,9 +403,26 @@ pub struct DeviceCondition {
     pub rest: Map<String, Value>,
 }
 
-/// Returns true if the claim lists the pod in `status.reservedFor`.
-pub fn is_reserved_for(claim: &Custom<ResourceClaim>, pod: &PodInfo) -> bool {
-    claim.status.reserved_for.iter().any(|consumer| consumer.uid == pod.uid)
+impl Allocation {
+    /// Returns true if both allocations consist of the same devices.
+    pub fn has_same_devices(&self, other: &Self) -> bool {
+        let devices = |of: &Self| -> Vec<[Option<Str>; 5]> {
+            let all = of.devices.results.iter();
+            let id = |one: &DeviceResult| {
+                let [request, driver, pool, device] =
+                    [&one.request, &one.driver, &one.pool, &one.device].map(|text| Some(text.clone()));
+                [request, driver, pool, device, one.share_id.clone()]
+            };
+            all.map(id).collect()
+        };
+        devices(self) == devices(other)
+    }
+}
+
+/// Returns true if the claim lists the pod in `status.reservedFor`, or, with claims `of_groups`, the pod's group.
+pub fn is_reserved_for(claim: &Custom<ResourceClaim>, pod: &PodInfo, of_groups: bool) -> bool {
+    let mut consumers = claim.status.reserved_for.iter();
+    consumers.any(|consumer| consumer.uid == pod.uid || (of_groups && consumer.is_group_of(pod)))
 }
 
 fn str_is_empty(text: &Str) -> bool {

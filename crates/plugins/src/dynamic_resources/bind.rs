@@ -19,7 +19,7 @@ use super::{
 };
 use crate::devices::{
     Allocation, ResourceClaim,
-    claim::{Consumer, FINALIZER, is_reserved_for},
+    claim::{Consumer, FINALIZER},
 };
 
 /// Maximum number of attempts to write a claim. After that, a conflict fails the binding (client-go's
@@ -70,7 +70,7 @@ impl Binding<'_> {
     async fn write_one(&self, reserved: &ReservedClaim) -> Result<(), String> {
         let mut claim = reserved.claim.clone();
         for last in (0..TRIES).map(|at| at + 1 == TRIES) {
-            match self.try_to_write(claim, reserved.allocation.as_deref()).await {
+            match self.try_to_write(claim, reserved).await {
                 Ok(()) => return Ok(()),
                 Err(Failure { is_conflict: true, .. }) if !last => {}
                 Err(failure) => return Err(failure.message),
@@ -95,14 +95,24 @@ impl Binding<'_> {
     async fn try_to_write(
         &self,
         mut claim: Custom<ResourceClaim>,
-        allocation: Option<&Allocation>,
+        reserved: &ReservedClaim,
     ) -> Result<(), Failure> {
+        let mut allocation = reserved.allocation.as_deref();
         if claim.metadata.deletion_timestamp.is_some() {
             return Err(Failure::of(deleted(&claim)));
         }
         let full_name = full_name(&claim);
-        if allocation.is_some() && claim.status.allocation.is_some() {
-            return Err(Failure::of(format!("claim {full_name} got allocated elsewhere in the meantime")));
+        if let (Some(chosen), Some(recorded)) = (allocation, &claim.status.allocation) {
+            if !reserved.is_shared || !chosen.has_same_devices(recorded) {
+                return Err(Failure::of(format!(
+                    "claim {full_name} got allocated elsewhere in the meantime"
+                )));
+            }
+            // Another member of the group was faster.
+            if claim.status.reserved_for.contains(&reserved.consumer) {
+                return Ok(());
+            }
+            allocation = None;
         }
         if allocation.is_none() && claim.status.allocation.is_none() {
             return Err(Failure::of(format!("claim {full_name} got deallocated elsewhere in the meantime")));
@@ -115,7 +125,7 @@ impl Binding<'_> {
             claim =
                 patched.map_err(|why| Failure::new(&format!("add finalizer to claim {full_name}"), &why))?;
         }
-        let patch = self.status_patch(&claim, allocation);
+        let patch = self.status_patch(&claim, &reserved.consumer, allocation);
         let doing = match allocation {
             Some(_) => format!("add allocation and reservation to claim {full_name}"),
             None => format!("add reservation to claim {full_name}"),
@@ -124,12 +134,17 @@ impl Binding<'_> {
         patched.map(drop).map_err(|why| Failure::new(&doing, &why))
     }
 
-    /// Returns the patch that reserves the claim for the pod, and that records the allocation if there is one. With
+    /// Returns the patch that reserves the claim for the consumer, and that records the allocation if there is one. With
     /// binding conditions, it also adds a missing allocation timestamp.
-    fn status_patch(&self, claim: &Custom<ResourceClaim>, allocation: Option<&Allocation>) -> Value {
+    fn status_patch(
+        &self,
+        claim: &Custom<ResourceClaim>,
+        consumer: &Consumer,
+        allocation: Option<&Allocation>,
+    ) -> Value {
         let mut reserved_for = claim.status.reserved_for.clone();
-        if !is_reserved_for(claim, &self.cx.pod) {
-            reserved_for.push(Consumer::pod(&self.cx.pod));
+        if !reserved_for.iter().any(|known| known.uid == consumer.uid) {
+            reserved_for.push(consumer.clone());
         }
         let mut status = json!({ "reservedFor": reserved_for });
         if let Some(allocation) = allocation {
@@ -252,10 +267,10 @@ fn deleted(claim: &Custom<ResourceClaim>) -> String {
     format!("claim {} got deleted in the meantime", full_name(claim))
 }
 
-/// Returns the request that removes the pod from the consumers of a claim.
-pub(super) fn release(claim: &Metadata, pod: &PodInfo) -> ApiCall {
+/// Returns the request that removes the consumer with this UID from the consumers of a claim.
+pub(super) fn release(claim: &Metadata, consumer: &str) -> ApiCall {
     let path = ObjectPath::of::<ResourceClaim>(&claim.namespace, &claim.name).status();
-    let gone = json!({ "$patch": "delete", "uid": pod.uid });
+    let gone = json!({ "$patch": "delete", "uid": consumer });
     let patch = json!({ "metadata": { "uid": claim.uid }, "status": { "reservedFor": [gone] } });
     ApiCall::strategic_patch(path, patch)
 }

@@ -3,7 +3,7 @@
 use harbormaster_api::{Pod, Str, pod::PodClaim};
 use harbormaster_framework::resource::{Custom, Metadata, Watched};
 
-use crate::devices::ResourceClaim;
+use crate::devices::{ResourceClaim, claim::GROUPS_API};
 
 /// Name of one of a pod's claims, as the pod or its status gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +16,20 @@ enum ClaimName<'a> {
     NotNeeded,
 }
 
-/// Returns the claims of a pod, in the order of its spec, or the reason why the pod cannot be scheduled yet.
-pub(super) fn of<'a>(
-    pod: &Pod,
+/// A claim of a pod, with its entry in the pod's spec.
+pub(super) type ClaimOfEntry<'p, 'a> = (&'p PodClaim, &'a Custom<ResourceClaim>);
+
+/// Returns the claims of a pod, in the order of its spec, or the reason why the pod cannot be scheduled yet. With claims
+/// `of_groups`, a claim may also have been created for the pod's group.
+pub(super) fn of<'p, 'a>(
+    pod: &'p Pod,
     claims: Watched<'a, ResourceClaim>,
-) -> Result<Vec<&'a Custom<ResourceClaim>>, String> {
-    let found = pod.spec.resource_claims.iter().map(|entry| one(pod, entry, claims));
+    of_groups: bool,
+) -> Result<Vec<ClaimOfEntry<'p, 'a>>, String> {
+    let found = pod.spec.resource_claims.iter().map(|entry| {
+        let claim = one(pod, entry, claims, of_groups)?;
+        Ok(claim.map(|claim| (entry, claim)))
+    });
     found.filter_map(Result::transpose).collect()
 }
 
@@ -40,6 +48,7 @@ fn one<'a>(
     pod: &Pod,
     entry: &PodClaim,
     claims: Watched<'a, ResourceClaim>,
+    of_groups: bool,
 ) -> Result<Option<&'a Custom<ResourceClaim>>, String> {
     let (name, is_generated) = match name(pod, entry)? {
         ClaimName::Named(name) => (name, false),
@@ -52,9 +61,14 @@ fn one<'a>(
         return Err(format!("resourceclaim {name:?} is being deleted"));
     }
     if is_generated && !is_made_for(claim, pod) {
+        let why = match &pod.spec.pod_group {
+            Some(group) if of_groups && is_made_for_group(claim, group) => return Ok(Some(claim)),
+            Some(group) if of_groups => format!("neither Pod nor PodGroup {group} is the owner"),
+            _ => "Pod is not owner".to_owned(),
+        };
         let (namespace, pod_name) = (&pod.namespace, &pod.name);
         return Err(format!(
-            "ResourceClaim {namespace}/{name} was not created for Pod {namespace}/{pod_name} (Pod is not owner)"
+            "ResourceClaim {namespace}/{name} was not created for Pod {namespace}/{pod_name} ({why})"
         ));
     }
     Ok(Some(claim))
@@ -78,4 +92,12 @@ fn name<'a>(pod: &'a Pod, entry: &'a PodClaim) -> Result<ClaimName<'a>, String> 
 /// Returns true if the claim was generated for the pod.
 fn is_made_for(claim: &Custom<ResourceClaim>, pod: &Pod) -> bool {
     claim.metadata.controller.as_ref().is_some_and(|owner| owner.uid == pod.uid)
+}
+
+/// Returns true if the claim was generated for the group with this name. The version of its API does not matter.
+fn is_made_for_group(claim: &Custom<ResourceClaim>, group: &Str) -> bool {
+    claim.metadata.controller.as_ref().is_some_and(|owner| {
+        let api = owner.api_version.split_once('/').map(|(api, _)| api);
+        owner.name == *group && owner.kind == "PodGroup" && api == Some(GROUPS_API)
+    })
 }

@@ -10,20 +10,20 @@ use harbormaster_api::{Timestamp, selector::ParsedNodeSelector};
 use harbormaster_framework::prelude::*;
 
 use super::{
-    DynamicResources, claims,
+    DynamicResources, bind, claims,
     extended::{ExtendedClaim, ExtendedResources},
     readiness::{self, Readiness},
 };
 use crate::devices::{
     DeviceClass, DeviceGates, ResourceClaim,
-    claim::{DeviceDemand, DeviceRequest},
+    claim::{Consumer, DeviceDemand, DeviceRequest, InFlight},
     rank,
 };
 
 /// The claims of a pod.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
-    claims: Vec<PodClaim>,
+    claims: Vec<Wanted>,
     /// Present if device classes provide some of the pod's extended resources.
     extended: Option<ExtendedResources>,
     /// Claims that were unavailable on some node, as indexes into `claims`.
@@ -32,8 +32,13 @@ pub(super) struct Demand {
 
 /// One claim.
 #[derive(Debug)]
-pub(super) struct PodClaim {
+pub(super) struct Wanted {
     pub(super) claim: Custom<ResourceClaim>,
+    /// The pod or its group, for which PreBind reserves the claim.
+    pub(super) consumer: Consumer,
+    /// True if the devices were chosen for an earlier member of the pod's group, in the same cycle. The API server has
+    /// not recorded them yet.
+    pub(super) is_pending: bool,
     /// Nodes that can reach the devices of the claim; `None` for every node, or if the claim has no devices.
     within_reach: Option<ParsedNodeSelector>,
     /// True if the claim can be used only on nodes with the feature [`OPTIONAL_OPERATIONS`].
@@ -43,7 +48,7 @@ pub(super) struct PodClaim {
 /// Declared feature of nodes whose kubelet can leave out operations on devices.
 const OPTIONAL_OPERATIONS: &str = "DRAOptionalNodeOperations";
 
-impl PodClaim {
+impl Wanted {
     pub(super) fn has_devices(&self) -> bool {
         self.claim.status.allocation.is_some()
     }
@@ -61,14 +66,18 @@ impl Demand {
         Ok(is_needed.then(|| Self { claims, extended, unavailable: Mutex::default() }))
     }
 
-    fn claims_of(plugin: &DynamicResources, cx: &Cycle<'_>) -> Result<Vec<PodClaim>, Stop> {
-        let (all, classes, ..) = plugin.watched(cx.objects);
-        let found = claims::of(cx.pod, all).map_err(Reject::unresolvable)?;
-        found.into_iter().map(|claim| PodClaim::of(claim, plugin.gates, classes)).collect()
+    fn claims_of(plugin: &DynamicResources, cx: &Cycle<'_>) -> Result<Vec<Wanted>, Stop> {
+        let (all, classes, _, _, groups) = plugin.watched(cx.objects);
+        let found = claims::of(cx.pod, all, plugin.of_groups).map_err(Reject::unresolvable)?;
+        let wanted = found.into_iter().map(|(entry, claim)| {
+            let consumer = plugin.consumer(cx.pod, entry, groups).map_err(Reject::unresolvable)?;
+            Wanted::of(claim, consumer, plugin.gates, classes, cx.group_cycle)
+        });
+        wanted.collect()
     }
 
     /// All claims, in the order of the pod's spec.
-    pub(super) fn claims(&self) -> &[PodClaim] {
+    pub(super) fn claims(&self) -> &[Wanted] {
         &self.claims
     }
 
@@ -79,7 +88,7 @@ impl Demand {
 
     /// Returns true if the pod needs the same devices on every node, and all its claims need devices.
     pub(super) fn is_same_on_all_nodes(&self) -> bool {
-        let are_new = !self.claims.iter().any(PodClaim::has_devices);
+        let are_new = !self.claims.iter().any(Wanted::has_devices);
         self.extended.is_none() && !self.claims.is_empty() && are_new
     }
 
@@ -127,15 +136,26 @@ impl Demand {
         allocated.sum()
     }
 
-    /// Returns a claim that was unavailable on some node and that no other consumer uses.
-    pub(super) fn to_deallocate(&self, pod: &PodInfo) -> Option<&Custom<ResourceClaim>> {
+    /// Returns a claim that was unavailable on some node, and that nobody uses but the consumer with this UID.
+    pub(super) fn to_deallocate(&self, consumer: &str) -> Option<&Wanted> {
         let unavailable = self.unavailable();
-        let mut claims = unavailable.iter().map(|at| &self.claims[*at].claim);
-        claims.find(|claim| match claim.status.reserved_for.as_slice() {
+        let mut claims = unavailable.iter().map(|at| &self.claims[*at]);
+        claims.find(|wanted| match wanted.claim.status.reserved_for.as_slice() {
             [] => true,
-            [only] => only.uid == pod.uid,
+            [only] => only.uid == consumer,
             _ => false,
         })
+    }
+
+    /// Returns the requests that free a claim of the pod, and their description; `None` if there is no such claim.
+    pub(super) fn free(&self, pod: &PodInfo) -> Option<(Vec<ApiCall>, &'static str)> {
+        if let Some(wanted) = self.to_deallocate(&pod.uid) {
+            // A pending claim has no devices in the API server.
+            let call = (!wanted.is_pending).then(|| bind::deallocate(&wanted.claim.metadata));
+            return Some((call.into_iter().collect(), "deallocation of ResourceClaim completed"));
+        }
+        let left_over = self.extended().and_then(ExtendedResources::left_over)?;
+        Some((bind::delete(&left_over.metadata).into(), "deletion of ResourceClaim completed"))
     }
 
     fn unavailable(&self) -> MutexGuard<'_, BTreeSet<usize>> {
@@ -151,15 +171,18 @@ pub(super) struct Patience {
     pub(super) now: Timestamp,
 }
 
-impl PodClaim {
+impl Wanted {
     fn of(
         claim: &Custom<ResourceClaim>,
+        consumer: Consumer,
         gates: DeviceGates,
         classes: Watched<'_, DeviceClass>,
+        group_cycle: Option<u64>,
     ) -> Result<Self, Stop> {
         let Metadata { namespace, name, .. } = &claim.metadata;
+        let is_of_this_cycle = |chosen: InFlight| group_cycle.is_some() && chosen.group_cycle == group_cycle;
         let allocation = match &claim.status.allocation {
-            Some(_) if claim.is_in_flight => {
+            Some(_) if claim.in_flight.is_some_and(|chosen| !is_of_this_cycle(chosen)) => {
                 let reason =
                     format!("resource claim {namespace}/{name} is in the process of being allocated");
                 return Err(Reject::unresolvable(reason).into());
@@ -180,7 +203,8 @@ impl PodClaim {
         let mut results = allocation.iter().flat_map(|allocation| &allocation.devices.results);
         let skips_operations = gates.rules.knows_unsupported_fields
             && results.any(|result| !result.skip_node_operations.is_empty());
-        Ok(Self { claim: claim.clone(), within_reach, skips_operations })
+        let is_pending = claim.in_flight.is_some();
+        Ok(Self { claim: claim.clone(), consumer, is_pending, within_reach, skips_operations })
     }
 
     fn is_usable(&self, node: NodeRef<'_>, patience: &Patience) -> bool {
@@ -192,7 +216,9 @@ impl PodClaim {
             || node.declared_features().iter().any(|feature| *feature == OPTIONAL_OPERATIONS);
         is_within_reach
             && supports_claim
-            && patience.timeout.is_none_or(|timeout| match readiness::readiness(&self.claim) {
+            && patience.timeout.filter(|_| !self.is_pending).is_none_or(|timeout| match readiness::readiness(
+                &self.claim,
+            ) {
                 Readiness::Ready => true,
                 Readiness::Waiting => !readiness::is_timed_out(&self.claim, timeout, patience.now),
                 Readiness::Failed(_) => false,

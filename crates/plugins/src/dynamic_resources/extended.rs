@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::DynamicResources;
 use crate::devices::{
     CLAIM_ANNOTATION, ResourceClaim,
-    claim::{ClaimSpec, DeviceClaim, DeviceDemand, DeviceRequest, EXACT_COUNT},
+    claim::{ClaimSpec, DeviceClaim, DeviceDemand, DeviceRequest, EXACT_COUNT, InFlight},
     may_be_provided, pod_of,
 };
 
@@ -166,7 +166,7 @@ impl ExtendedClaim {
         // The UID makes the name unique: claims for other pods of the namespace may also be assumed.
         claim.metadata.name = format!("{PLACEHOLDER}/{}", pod.uid).into();
         claim.object.status.allocation = Some(allocation.clone());
-        claim.object.is_in_flight = true;
+        claim.object.in_flight = Some(InFlight { group_cycle: None });
         let uid = pod.uid.clone();
         assume.creation(claim, move |created: &Custom<ResourceClaim>| {
             pod_of(created) == Some(&uid) && created.status.allocation.is_some()

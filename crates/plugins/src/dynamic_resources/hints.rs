@@ -67,7 +67,7 @@ fn after_claim(plugin: &DynamicResources, cx: HintCycle<'_>, change: &Change<'_>
 /// Returns true if all claims of the pod exist and can be used.
 fn has_all_claims(plugin: &DynamicResources, cx: HintCycle<'_>) -> bool {
     let (all, ..) = plugin.watched(cx.objects);
-    claims::of(cx.pod, all).is_ok()
+    claims::of(cx.pod, all, plugin.of_groups).is_ok()
 }
 
 /// Hint for a rule that taints devices. As in kube-scheduler, to which a rule is a part of the slices, any change to the
@@ -75,7 +75,7 @@ fn has_all_claims(plugin: &DynamicResources, cx: HintCycle<'_>) -> bool {
 fn after_taint_rule(plugin: &DynamicResources, cx: HintCycle<'_>, change: &Change<'_>) -> PluginResult<Hint> {
     let Some(Changed { old, new }) = change.of::<DeviceTaintRule>() else { return Ok(Hint::Skip) };
     let (old, new) = (old.map(|old| &old.object), new.map(|new| &new.object));
-    let (_, _, slices, _) = plugin.watched(cx.objects);
+    let (_, _, slices, ..) = plugin.watched(cx.objects);
     queue_if(old != new && slices.all().any(|slice| have_different_taints(slice, old, new)))
 }
 
@@ -98,5 +98,5 @@ fn after_generated_claims(
 ) -> PluginResult<Hint> {
     let Change::Pod { new: Some(changed), .. } = change else { return Ok(Hint::Queue) };
     let (all, ..) = plugin.watched(cx.objects);
-    queue_if(claims::of(changed, all).is_ok())
+    queue_if(claims::of(changed, all, plugin.of_groups).is_ok())
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::devices::{
     Allocation, DeviceGates, ResourceClaim,
-    claim::{DeviceResult, is_reserved_for},
+    claim::{Consumer, DeviceResult, InFlight, is_reserved_for},
 };
 
 /// All claims of a pod, as Reserve left them. See [`super::DynamicResources`].
@@ -65,19 +65,45 @@ pub(super) struct ReservedClaim {
     pub(super) claim: Custom<ResourceClaim>,
     /// Devices chosen for the claim; `None` if the claim had devices already.
     pub(super) allocation: Option<Arc<Allocation>>,
-    /// True once the API server lists the pod as a consumer of the claim.
+    /// The pod or its group, for which PreBind reserves the claim.
+    pub(super) consumer: Consumer,
+    /// True once the API server lists the pod or its group as a consumer of the claim.
     pub(super) is_reserved: AtomicBool,
+    /// True if Unreserve removes the pod from the consumers of the claim. A group keeps its claims: other members may
+    /// need them.
+    releases_pod: bool,
+    /// True if other members of the pod's group may write the same allocation.
+    pub(super) is_shared: bool,
 }
 
 impl ReservedClaim {
-    /// Creates the entry for a claim of the pod.
+    /// Creates the entry for a claim that only this pod uses.
     pub(super) fn new(
         claim: Custom<ResourceClaim>,
         allocation: Option<Arc<Allocation>>,
         pod: &PodInfo,
     ) -> Self {
-        let is_reserved = AtomicBool::new(is_reserved_for(&claim, pod));
-        Self { claim, allocation, is_reserved }
+        Self::used_by(Consumer::pod(pod), claim, allocation, pod, false)
+    }
+
+    /// Creates the entry for a claim of the pod. With claims `of_groups`, a claim that is reserved for the pod's group is
+    /// reserved for the pod, too.
+    pub(super) fn used_by(
+        consumer: Consumer,
+        claim: Custom<ResourceClaim>,
+        allocation: Option<Arc<Allocation>>,
+        pod: &PodInfo,
+        of_groups: bool,
+    ) -> Self {
+        let is_reserved = is_reserved_for(&claim, pod, of_groups);
+        let releases_pod = is_reserved_for(&claim, pod, false) || (!is_reserved && consumer.uid == pod.uid);
+        let is_reserved = AtomicBool::new(is_reserved);
+        Self { claim, allocation, consumer, is_reserved, releases_pod, is_shared: false }
+    }
+
+    /// Returns the entry for a claim that other members of the pod's group may use, if `is_shared`.
+    pub(super) fn sharing(self, is_shared: bool) -> Self {
+        Self { is_shared, ..self }
     }
 
     /// Devices of the claim.
@@ -125,9 +151,11 @@ impl ReservedClaims {
         self.to_create().map(|chosen| chosen.status(claim))
     }
 
-    /// Returns the claims, each with the devices that were chosen for it; `None` if it had devices already.
-    pub fn chosen(&self) -> impl Iterator<Item = (&Metadata, Option<&Allocation>)> {
-        self.claims.iter().map(|claim| (&claim.claim.metadata, claim.allocation.as_deref()))
+    /// Returns the claims, each with its consumer and the devices that were chosen for it; `None` if it had devices
+    /// already.
+    pub fn chosen(&self) -> impl Iterator<Item = (&Metadata, &Consumer, Option<&Allocation>)> {
+        let claims = self.claims.iter();
+        claims.map(|claim| (&claim.claim.metadata, &claim.consumer, claim.allocation.as_deref()))
     }
 
     /// Returns true if the pod has no claims, and no extended resources that device classes provide.
@@ -136,8 +164,10 @@ impl ReservedClaims {
     }
 
     /// Assumes the chosen devices, so that other pods do not get them. An allocation that the API server reports takes
-    /// precedence, wherever it came from.
-    pub(super) fn assume(&self, pod: &PodInfo, gates: DeviceGates, assume: &mut Assume) {
+    /// precedence, wherever it came from. If several members of a group assume the same devices, these stay assumed until
+    /// the last of the members gives up its node.
+    pub(super) fn assume(&self, cx: &Cycle<'_>, gates: DeviceGates, assume: &mut Assume) {
+        let (pod, in_flight) = (cx.pod, InFlight { group_cycle: cx.group_cycle });
         let keeps_until_ready = gates.binding_conditions && gates.rules.keeps_devices_until_ready;
         if let Some(chosen) = self.to_create() {
             chosen.claim.assume(pod, &chosen.allocation, assume);
@@ -150,19 +180,22 @@ impl ReservedClaims {
                 if claim.metadata.uid != uid {
                     return false;
                 }
+                if claim.in_flight.is_some() {
+                    return true;
+                }
                 if claim.status.allocation.is_some() {
                     return keeps_until_ready && readiness(claim) == Readiness::Waiting;
                 }
                 claim.status.allocation = Some(allocation.clone());
-                claim.is_in_flight = true;
+                claim.in_flight = Some(in_flight);
                 true
             });
         }
     }
 
-    /// Claims of the pod's spec that the API server has reserved for the pod.
-    pub(super) fn written(&self) -> impl Iterator<Item = &ReservedClaim> {
-        self.claims.iter().filter(|claim| claim.is_reserved.load(Ordering::Acquire))
+    /// Claims of the pod's spec that the API server has reserved for the pod, rather than for its group.
+    pub(super) fn reserved_for_pod(&self) -> impl Iterator<Item = &ReservedClaim> {
+        self.claims.iter().filter(|claim| claim.releases_pod && claim.is_reserved.load(Ordering::Acquire))
     }
 }
 

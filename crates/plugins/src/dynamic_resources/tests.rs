@@ -4,6 +4,7 @@ mod binding;
 mod extended;
 mod filter;
 mod gates;
+mod groups;
 mod hints;
 
 use harbormaster_api::{Release, features::Features, pod::PodClaim};

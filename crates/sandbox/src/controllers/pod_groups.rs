@@ -13,8 +13,7 @@ use crate::{
     sandbox::{SandboxError, carry_on},
 };
 
-/// Resource name of pod groups.
-pub(super) const POD_GROUPS: &str = "podgroups.scheduling.k8s.io";
+pub(super) use harbormaster_world::devices::POD_GROUPS;
 
 /// Stand-in for the PodGroup protection controller.
 #[derive(Debug)]

@@ -140,3 +140,54 @@ status:
     );
     sandbox.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_claim_of_a_group_is_created_once_given_to_its_members_and_ends_with_the_group() {
+    const GROUP: &str = "
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: g}
+spec:
+  schedulingPolicy: {gang: {minCount: 2}}
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: gpus}]
+---
+";
+    let features = Features::of(Release::V1_37)
+        .with(Feature::GenericWorkload, true)
+        .with(Feature::DRAWorkloadResourceClaims, true);
+    let manifest = [TEMPLATE, GROUP].concat();
+    let options = Options { features, scheduler: AttachedScheduler::None, ..options(1, &manifest) };
+    let sandbox = Sandbox::start(options).await.unwrap();
+    for name in ["a", "b"] {
+        let mut pod = pod_with_claim(name);
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+        sandbox.store().create("pods", pod).unwrap();
+    }
+    let statuses = |resource: &str, name: &str| {
+        read(&sandbox, resource, name)["status"]["resourceClaimStatuses"].clone()
+    };
+    eventually(|| ["a", "b"].iter().all(|name| statuses("pods", name).is_array())).await;
+    let [claim] = claims(&sandbox).try_into().unwrap();
+    let name = claim["metadata"]["name"].as_str().unwrap();
+    let named = json!([{"name": "gpu", "resourceClaimName": name}]);
+    let groups = "podgroups.scheduling.k8s.io";
+    assert_eq!(
+        [statuses(groups, "g"), statuses("pods", "a"), statuses("pods", "b")],
+        [(); 3].map(|()| named.clone())
+    );
+    assert!(name.starts_with("g-gpu-"), "{name}");
+
+    allocate(&sandbox, &claim);
+    eventually(|| claims(&sandbox)[0]["status"]["reservedFor"].is_array()).await;
+    let uid = read(&sandbox, groups, "g")["metadata"]["uid"].clone();
+    let group = json!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid});
+    assert_eq!(claims(&sandbox)[0]["status"]["reservedFor"], json!([group]));
+    for name in ["a", "b"] {
+        sandbox.store().delete("pods", "default", name, Some(0)).unwrap();
+    }
+    eventually(|| sandbox.store().get("pods", "default", "b").is_err()).await;
+    assert_eq!(claims(&sandbox)[0]["status"]["reservedFor"], json!([group]), "the group still exists");
+    sandbox.store().delete(groups, "default", "g", None).unwrap();
+    eventually(|| claims(&sandbox).is_empty()).await;
+    sandbox.stop().await.unwrap();
+}

@@ -1,5 +1,5 @@
-//! Resource claims: created from templates for the pods that want them, and taken from the pods that have finished or
-//! are not kept.
+//! Resource claims: created from templates for the pods and groups of pods that want them, and taken from the pods that
+//! have finished or are not kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,6 +19,8 @@ use super::{CustomObject, Inventory, own_kinds};
 const GROUP: &str = "resource.k8s.io";
 const CLAIM: &str = "ResourceClaim";
 const TEMPLATE: &str = "ResourceClaimTemplate";
+const SCHEDULING: &str = "scheduling.k8s.io";
+const POD_GROUP: &str = "PodGroup";
 
 /// Returns true for a template of resource claims, if plugins read resource claims.
 pub(super) fn is_template_read(object: &CustomObject, kinds: &[ResourceKind]) -> bool {
@@ -47,7 +49,10 @@ impl PodClaims {
         }
         self.pods.push(json!({
             "metadata": {"name": name(pod), "namespace": namespace(pod), "uid": uid(pod)},
-            "spec": {"resourceClaims": pod["spec"]["resourceClaims"]},
+            "spec": {
+                "resourceClaims": pod["spec"]["resourceClaims"],
+                "schedulingGroup": pod["spec"]["schedulingGroup"],
+            },
             "status": {"resourceClaimStatuses": list(pod, "/status/resourceClaimStatuses")},
         }));
     }
@@ -63,6 +68,7 @@ impl PodClaims {
             give_back(cluster, namespace, uid);
         }
         let mut supply = Supply::of(cluster);
+        supply.serve_groups(cluster, manifests);
         let names: HashMap<Key, Labels> = pods
             .iter()
             .filter_map(|pod| {
@@ -105,8 +111,10 @@ struct Supply {
     owned: Vec<Value>,
     /// Names of all claims.
     known: HashSet<Key>,
+    /// Groups with claims. Their statuses name the claims.
+    groups: HashMap<Key, Value>,
     created: Vec<CustomObject>,
-    /// Number of pods that want each template that does not exist.
+    /// Number of pods and groups that want each template that does not exist.
     missing: BTreeMap<Key, usize>,
     /// Reasons why claims cannot be created, one for each template.
     refused: BTreeSet<String>,
@@ -121,37 +129,70 @@ impl Supply {
             templates: templates.collect(),
             owned: claims().filter(is_owned).cloned().collect(),
             known: claims().map(key).collect(),
+            groups: HashMap::new(),
             created: Vec::new(),
             missing: BTreeMap::new(),
             refused: BTreeSet::new(),
         }
     }
 
-    /// Returns the entries of a pod that have no claims yet, each with the name of the claim that it gets.
-    fn names(&mut self, pod: &Value, manifests: &Manifests) -> Vec<(String, String)> {
-        let wanted = devices::entries(pod).filter_map(|entry| match entry {
+    /// Creates the claims that groups lack, and records their names in the groups' statuses.
+    fn serve_groups(&mut self, cluster: &mut Inventory, manifests: &Manifests) {
+        let is_group = |object: &CustomObject| object.group == SCHEDULING && object.kind == POD_GROUP;
+        for CustomObject { value: group, .. } in cluster.custom.iter_mut().filter(|object| is_group(object)) {
+            if list(group, "/spec/resourceClaims").is_empty() {
+                continue;
+            }
+            let mut statuses = list(group, "/status/resourceClaimStatuses").to_vec();
+            let names = self.names(group, manifests).into_iter();
+            statuses.extend(names.map(|(entry, claim)| json!({"name": entry, "resourceClaimName": claim})));
+            if !group["status"].is_object() {
+                group["status"] = json!({});
+            }
+            group["status"]["resourceClaimStatuses"] = statuses.into();
+            self.groups.insert(key(group), group.clone());
+        }
+    }
+
+    /// Returns the entries of a pod or a group that have no claims yet, each with the name of the claim that it gets.
+    fn names(&mut self, user: &Value, manifests: &Manifests) -> Vec<(String, String)> {
+        let wanted = devices::entries(user).filter_map(|entry| match entry {
             Entry::Wanted { entry, template } => Some((entry, template)),
             _ => None,
         });
         let named = wanted.filter_map(|(entry, template)| {
-            Some((entry.to_owned(), self.claim(pod, entry, template, manifests)?))
+            let claim = match self.of_group(user, entry) {
+                Some(claim) => claim?,
+                None => self.claim(user, entry, template, manifests)?,
+            };
+            Some((entry.to_owned(), claim))
         });
         named.collect()
     }
 
-    /// Returns the name of the claim for an entry of a pod. Creates the claim if it does not exist.
-    fn claim(&mut self, pod: &Value, entry: &str, template: &str, manifests: &Manifests) -> Option<String> {
+    /// Returns the name of the claim of a pod's group, if the entry belongs to the group.
+    fn of_group(&self, pod: &Value, entry: &str) -> Option<Option<String>> {
+        let group = self.groups.get(&(namespace(pod).to_owned(), devices::group_of(pod).to_owned()))?;
+        devices::is_of_group(pod, entry, group).then(|| {
+            let mut statuses = list(group, "/status/resourceClaimStatuses").iter();
+            let claim = statuses.find(|status| status["name"] == entry);
+            claim.map(|status| text(status, "/resourceClaimName").to_owned())
+        })
+    }
+
+    /// Returns the name of the claim for an entry of a pod or a group. Creates the claim if it does not exist.
+    fn claim(&mut self, user: &Value, entry: &str, template: &str, manifests: &Manifests) -> Option<String> {
         let own =
-            |claim: &&Value| namespace(claim) == namespace(pod) && devices::is_for_entry(pod, entry, claim);
+            |claim: &&Value| namespace(claim) == namespace(user) && devices::is_for_entry(user, entry, claim);
         if let Some(claim) = self.owned.iter().find(own) {
             return Some(name(claim).to_owned());
         }
-        let of_template = (namespace(pod).to_owned(), template.to_owned());
+        let of_template = (namespace(user).to_owned(), template.to_owned());
         let Some(template) = self.templates.get(&of_template) else {
             *self.missing.entry(of_template).or_default() += 1;
             return None;
         };
-        let mut claim = devices::of_template(pod, entry, template);
+        let mut claim = devices::of_template(user, entry, template);
         let name = self.free_name(&claim);
         remove(&mut claim["metadata"], "generateName");
         claim["metadata"]["name"] = name.as_str().into();

@@ -11,7 +11,7 @@ use harbormaster_framework::{
     resource::{Metadata, Resource},
 };
 use harbormaster_plugins::{
-    devices::{Allocation, ResourceClaim},
+    devices::{Allocation, ResourceClaim, claim::Consumer},
     dynamic_resources::ReservedClaims,
 };
 use harbormaster_validation::value::{name, namespace, present};
@@ -39,8 +39,8 @@ impl SimulatedCluster<'_> {
         for plugin in task.profile.at(ExtensionPoint::Reserve) {
             let placement = task.reservation.of(*plugin);
             let Some(reserved) = placement.reservation::<ReservedClaims>() else { continue };
-            for (claim, allocation) in reserved.chosen() {
-                self.allot(pod, claim, allocation);
+            for (claim, consumer, allocation) in reserved.chosen() {
+                self.allot(claim, consumer, allocation);
                 reports.extend(allocation.map(|allocation| report(&claim.name, allocation)));
             }
             if let Some((claim, allocation)) = reserved.extended(pod) {
@@ -68,11 +68,10 @@ impl SimulatedCluster<'_> {
         name
     }
 
-    fn allot(&mut self, pod: &PodInfo, claim: &Metadata, allocation: Option<&Allocation>) {
+    fn allot(&mut self, claim: &Metadata, consumer: &Consumer, allocation: Option<&Allocation>) {
         let key = (claim.namespace.to_string(), claim.name.to_string());
         let Some(claim) = self.claims.get_mut(&key) else { return };
-        let consumer = json!({"resource": "pods", "name": pod.name, "uid": pod.uid});
-        devices::allot(claim, allocation.map(|allocation| json!(allocation)), consumer);
+        devices::allot(claim, allocation.map(|allocation| json!(allocation)), json!(consumer));
         let claim = claim.clone();
         self.publish_custom::<ResourceClaim>(claim);
     }
@@ -104,7 +103,8 @@ impl SimulatedCluster<'_> {
         }
     }
 
-    /// Takes the devices from claims that nobody uses, and deletes claims that are left over, as PostFilter requests.
+    /// Takes the devices from claims that nobody uses, removes groups from the consumers of claims, and deletes claims
+    /// that are left over, as PostFilter and PodGroupPostFilter request.
     pub(super) fn take_unused_devices(&mut self, task: &CallTask) {
         let of_claims = task.calls.iter().filter(|call| {
             let path = &call.path;
@@ -118,11 +118,17 @@ impl SimulatedCluster<'_> {
                 }
                 continue;
             }
-            if call.body.pointer("/status/allocation") != Some(&Value::Null) {
+            let Some(claim) = self.claims.get_mut(&key) else { continue };
+            if call.body.pointer("/status/allocation") == Some(&Value::Null) {
+                claim["status"] = json!({});
+            } else if let Some(gone) = call.body.pointer("/status/reservedFor/0/uid")
+                && let Some(consumers) =
+                    claim.pointer_mut("/status/reservedFor").and_then(Value::as_array_mut)
+            {
+                consumers.retain(|consumer| consumer["uid"] != *gone);
+            } else {
                 continue;
             }
-            let Some(claim) = self.claims.get_mut(&key) else { continue };
-            claim["status"] = json!({});
             let claim = claim.clone();
             self.publish_custom::<ResourceClaim>(claim);
         }

@@ -1,7 +1,8 @@
 //! Pod groups, and workloads, which have templates of pod groups, as in Kubernetes 1.37 with the feature gate
-//! GenericWorkload. Of the other gates of pod groups, only TopologyAwareWorkloadScheduling and
-//! PodGroupPreemptionPolicy can be on.
+//! GenericWorkload. Of the other gates of pod groups, only TopologyAwareWorkloadScheduling, PodGroupPreemptionPolicy and
+//! DRAWorkloadResourceClaims can be on.
 
+mod claims;
 mod field;
 
 use std::collections::BTreeSet;
@@ -69,18 +70,22 @@ pub(super) fn admit(context: &Context<'_>, group: &mut Value) -> Result<(), Refu
     Ok(())
 }
 
-/// Removes the fields of a group or a workload whose feature gates are off. Topology constraints and preemption policies
-/// stay if the old object has them, too.
+/// Removes the fields of a group or a workload whose feature gates are off. Topology constraints, preemption policies and
+/// resource claims stay if the old object has them, too.
 pub(super) fn drop_gated(context: &Context<'_>, old: Option<&Value>, object: &mut Value) {
     let has_topology = context.features.enabled(Feature::TopologyAwareWorkloadScheduling);
     let has_policies = context.features.enabled(Feature::PodGroupPreemptionPolicy);
     let had = |old: Option<&Value>, field: &str| old.is_some_and(|old| !old[field].is_null());
     let keeps = |old: Option<&Value>| has_topology || had(old, "schedulingConstraints");
     let keeps_policy = |old: Option<&Value>| has_policies || had(old, "preemptionPolicy");
+    let old_spec = old.map(|old| &old["spec"]);
+    let keeps_claims = |old: Option<&Value>| claims::are_kept(context, old);
     let old_templates = old.map_or(&[][..], |old| list(old, "/spec/podGroupTemplates"));
     for (i, template) in list_mut(object, "/spec/podGroupTemplates").iter_mut().enumerate() {
         let Some(template) = template.as_object_mut() else { continue };
-        template.remove("resourceClaims");
+        if !keeps_claims(old_templates.get(i)) {
+            template.remove("resourceClaims");
+        }
         if !keeps_policy(old_templates.get(i)) {
             template.remove("preemptionPolicy");
         }
@@ -95,11 +100,16 @@ pub(super) fn drop_gated(context: &Context<'_>, old: Option<&Value>, object: &mu
         if !keeps_policy(old.map(|old| &old["spec"])) {
             remove(spec, "preemptionPolicy");
         }
-        for name in ["resourceClaims", "parentCompositePodGroupName", "compositePodGroupTemplates"] {
+        if !keeps_claims(old_spec) {
+            remove(spec, "resourceClaims");
+        }
+        for name in ["parentCompositePodGroupName", "compositePodGroupTemplates"] {
             remove(spec, name);
         }
     }
-    if let Some(status) = object.get_mut("status") {
+    if !keeps_claims(old_spec)
+        && let Some(status) = object.get_mut("status")
+    {
         remove(status, "resourceClaimStatuses");
     }
 }
@@ -130,6 +140,7 @@ pub(super) fn check(context: &Context<'_>, object: &Value, old: Option<&Value>, 
         Rules::PodGroup if context.status_only => {
             let conditions = &object["status"]["conditions"];
             conditions::check(conditions, "status.conditions", context.features.release(), errors);
+            claims::check_names(object, errors);
         }
         Rules::PodGroup => {
             check_workload_reference(&spec, errors);
@@ -157,6 +168,9 @@ fn check_group(spec: &Field<'_>, errors: &mut Errors) {
     }
     if let Some(constraints) = spec.fixed("schedulingConstraints", errors) {
         check_topology(&constraints.field("topology"), errors);
+    }
+    if let Some(claims) = spec.fixed("resourceClaims", errors) {
+        claims::check(&claims, errors);
     }
     if let Some(mode) = spec.fixed("disruptionMode", errors) {
         mode.check_one_of(["single", "all"], errors);
@@ -286,10 +300,11 @@ fn check_templates(templates: &Field<'_>, errors: &mut Errors) {
 
 /// Returns a template in the order in which Kubernetes declares its fields.
 fn shown(template: &Value) -> String {
-    const FIELDS: [&str; 7] = [
+    const FIELDS: [&str; 8] = [
         "name",
         "schedulingPolicy",
         "schedulingConstraints",
+        "resourceClaims",
         "disruptionMode",
         "priorityClassName",
         "priority",

@@ -21,7 +21,7 @@ fn claim(consumers: &[(&str, &str)]) -> Value {
 }
 
 fn upkeep_among(claim: &Value, pods: &[Value]) -> Upkeep {
-    upkeep(claim, |wanted| pods.iter().find(|pod| name(pod) == wanted))
+    upkeep(claim, |wanted: &str| pods.iter().find(|pod| name(pod) == wanted))
 }
 
 #[test]
@@ -114,4 +114,72 @@ fn devices_are_given_to_a_claim_and_taken_back_when_its_pod_is_gone() {
     assert_eq!(upkeep_without(&claim, "2"), Upkeep::default());
     let given_back = Upkeep { status: Some(json!({})), unprotect: true, delete: false };
     assert_eq!(upkeep_without(&claim, "1"), given_back);
+}
+
+fn group(uid: &str) -> Value {
+    json!({"kind": "PodGroup", "metadata": {"name": "g", "namespace": "n", "uid": uid},
+           "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpus"},
+                                       {"name": "own", "resourceClaimTemplateName": "mine"}]}})
+}
+
+fn member() -> Value {
+    let mut member = pod("a", "1", "Running");
+    member["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+    member
+}
+
+/// The group with UID 1, if claims of groups are supported.
+struct OneGroup(Option<Value>);
+
+impl<'a> Users<'a> for &'a OneGroup {
+    fn pod(&self, _: &str) -> Option<&'a Value> {
+        None
+    }
+
+    fn group(&self, wanted: &str) -> Option<&'a Value> {
+        self.0.as_ref().filter(|group| name(group) == wanted)
+    }
+
+    fn has_groups(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+#[test]
+fn a_claim_belongs_to_the_group_if_pod_and_group_have_the_same_entry() {
+    let (pod, group) = (member(), group("1"));
+    assert!(is_of_group(&pod, "gpu", &group));
+    assert!(!is_of_group(&pod, "own", &group), "the pod names a claim, the group a template");
+    assert!(!is_of_group(&pod, "new", &group), "the group has no such entry");
+}
+
+#[test]
+fn a_claim_from_a_template_of_a_group_is_owned_by_the_group_and_used_by_its_members() {
+    let (single, pod, group) = (pod("a", "1", "Running"), member(), group("1"));
+    let mut claim = of_template(&group, "gpu", &json!({"spec": {"spec": {}}}));
+    assert_eq!(claim["metadata"]["generateName"], "g-gpu-");
+    let owner = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "name": "g", "uid": "1",
+                       "controller": true});
+    assert_eq!(claim["metadata"]["ownerReferences"], json!([owner]));
+    assert!(is_for_group_of(&pod, &claim) && !is_for_group_of(&single, &claim));
+    allot(&mut claim, Some(json!({"devices": {}})), consumer(&group));
+    let expected = json!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "1"});
+    assert_eq!(claim["status"]["reservedFor"], json!([expected]));
+    assert!(!lacks_consumer(&pod, &claim) && lacks_consumer(&single, &claim));
+}
+
+#[test]
+fn a_claim_of_a_group_is_kept_until_the_group_is_gone() {
+    let mut claim = of_template(&group("1"), "gpu", &json!({"spec": {"spec": {}}}));
+    allot(&mut claim, Some(json!({"devices": {}})), consumer(&group("1")));
+    let given_back = Upkeep { status: Some(json!({})), unprotect: true, delete: true };
+    for (what, groups, expected) in [
+        ("it exists", OneGroup(Some(group("1"))), Upkeep::default()),
+        ("it was replaced", OneGroup(Some(group("2"))), given_back.clone()),
+        ("it is gone", OneGroup(Some(json!({"metadata": {"name": "other"}}))), given_back),
+        ("claims of groups are not supported", OneGroup(None), Upkeep::default()),
+    ] {
+        assert_eq!(upkeep(&claim, &groups), expected, "{what}");
+    }
+    assert_eq!(upkeep_without(&claim, "5"), Upkeep::default(), "a member is gone");
 }

@@ -376,3 +376,68 @@ fn templates_of_groups_have_known_preemption_policies() {
     let unknown = "spec.podGroupTemplates[0].preemptionPolicy: Unsupported value: \"No\": supported values: \"Never\", \"PreemptLowerPriority\"";
     assert_eq!(admit(gate, "No"), Err(vec![unknown.to_owned()]));
 }
+
+/// A group with these claims.
+fn claiming(claims: Value) -> Value {
+    group(json!({"schedulingPolicy": {"basic": {}}, "resourceClaims": claims}))
+}
+
+#[test]
+fn claims_of_groups_are_kept_only_with_their_gate_or_if_they_are_in_use() {
+    let claims = json!([{"name": "r", "resourceClaimName": "c"}]);
+    let gate = Some(Feature::DRAWorkloadResourceClaims);
+    let with = admit_with_gate(gate, None, &claiming(claims.clone()), false).unwrap();
+    assert_eq!(with["spec"]["resourceClaims"], claims);
+    let without = admit(None, &claiming(claims.clone()), false).unwrap();
+    assert_eq!(without["spec"].get("resourceClaims"), None);
+    let in_use = admit(Some(&with), &with, false).unwrap();
+    assert_eq!(in_use["spec"]["resourceClaims"], claims);
+
+    let mut named = with.clone();
+    named["status"] = json!({"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "c"}]});
+    let statuses = named["status"].clone();
+    assert_eq!(admit(Some(&with), &named, true).unwrap()["status"], statuses);
+    let mut unclaimed = without.clone();
+    unclaimed["status"] = statuses;
+    assert_eq!(admit(Some(&without), &unclaimed, true).unwrap()["status"], json!({}));
+
+    let template = json!([{"name": "t", "schedulingPolicy": {"basic": {}}, "resourceClaims": claims}]);
+    let kept = admit_with_gate(gate, None, &workload(template.clone()), false).unwrap();
+    assert_eq!(kept["spec"]["podGroupTemplates"][0]["resourceClaims"], claims);
+    let dropped = admit(None, &workload(template), false).unwrap();
+    assert_eq!(dropped["spec"]["podGroupTemplates"][0].get("resourceClaims"), None);
+}
+
+#[test]
+fn each_claim_of_a_group_has_a_name_and_names_a_claim_or_a_template() {
+    let gate = Some(Feature::DRAWorkloadResourceClaims);
+    let one = |name: &str| json!({"name": name, "resourceClaimName": "c"});
+    let many: Vec<Value> = ["a", "b", "c", "d", "e"].map(one).into();
+    for (claims, expected) in [
+        (json!([one("a"), {"name": "b", "resourceClaimTemplateName": "t"}]), &[][..]),
+        (json!(many), &["spec.resourceClaims: Too many: 5: must have at most 4 items"]),
+        (
+            json!([one("a"), one("a")]),
+            &["spec.resourceClaims[1]: Duplicate value: {\"name\":\"a\",\"resourceClaimName\":\"c\"}"],
+        ),
+        (
+            json!([{"name": "a"}]),
+            &["spec.resourceClaims[0]: Invalid value: \"\": must specify one of: `resourceClaimName`, \
+               `resourceClaimTemplateName`"],
+        ),
+        (json!([{"resourceClaimName": "c"}]), &["spec.resourceClaims[0].name: Required value"]),
+    ] {
+        let errors = admit_with_gate(gate, None, &claiming(claims.clone()), false).err().unwrap_or_default();
+        assert_eq!(errors, expected, "{claims}");
+    }
+    let old = admit_with_gate(gate, None, &claiming(json!([one("a")])), false).unwrap();
+    let mut other = old.clone();
+    other["spec"]["resourceClaims"] = json!([one("b")]);
+    let errors = admit_with_gate(gate, Some(&old), &other, false).unwrap_err();
+    assert_eq!(errors, [format!("spec.resourceClaims: {NO_CHANGE}")]);
+    let mut named = old.clone();
+    named["status"] = json!({"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "c"}]});
+    let errors = admit_with_gate(gate, Some(&old), &named, true).unwrap_err();
+    let why = "must match the name of an entry in `spec.resourceClaims`";
+    assert_eq!(errors, [format!("status.resourceClaimStatuses[0].name: Invalid value: \"b\": {why}")]);
+}
