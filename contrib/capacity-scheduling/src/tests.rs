@@ -1,5 +1,7 @@
 //! The worked examples of scheduler-plugins, the index, and messages.
 
+mod groups;
+
 use harbormaster::{
     Registry,
     api::{Timestamp, pod::PodCondition},
