@@ -1,7 +1,7 @@
 //! Weighted dominant shares: how much a quota has borrowed, compared with what its weight entitles it to.
 //!
-//! What is lent is to be borrowed in proportion to the weights. Of several resources, the one counts of which the quota
-//! has borrowed the largest part of all that is guaranteed.
+//! Quotas are to borrow in proportion to their weights. Of several resources, the one counts of which the quota has
+//! borrowed the largest part of all that is guaranteed.
 
 use std::cmp::Ordering;
 

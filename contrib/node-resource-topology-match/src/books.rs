@@ -1,4 +1,4 @@
-//! Which pods of each node its topology lacks.
+//! The pods of each node that its topology lacks.
 //!
 //! An agent writes the topology some time after the kubelet has given NUMA nodes to a pod, and nobody knows beforehand
 //! which of them it will be. So a pod that the topology lacks counts on every NUMA node. Whether it does is found out as
@@ -43,16 +43,16 @@ pub struct Books {
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pods: Vec<Arc<PodInfo>>,
-    /// What the topology lacks, as soon as somebody asks.
+    /// The pods that the topology lacks, once somebody has asked.
     lack: OnceLock<Lack>,
 }
 
-/// What a topology lacks.
+/// The pods that a topology lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lack {
     /// UIDs of the pods.
     pub(crate) pods: Vec<Str>,
-    /// What these pods own together.
+    /// Sum of the resources that these pods own.
     pub(crate) owned: Requests,
     /// True if the topology is known to contain all other pods of the row, and no more.
     pub(crate) is_exact: bool,

@@ -11,7 +11,7 @@ use crate::fingerprint::xxh64;
 pub(crate) const METADATA: &str = "topology.node.k8s.io/numaplacement-metadata";
 /// Attribute of a zone: its list.
 pub(crate) const VECTOR: &str = "topology.node.k8s.io/numaplacement-vector";
-/// How every metadata of the known version begins.
+/// Start of all metadata of the known version.
 const PREFIX: &str = "npv0v001::";
 /// Characters that end a number; the others continue it.
 const ENDING: u64 = 64;

@@ -40,7 +40,7 @@ struct Placed {
     over: bool,
 }
 
-/// What an agent has seen.
+/// State of a node as an agent has seen it.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     names: Vec<String>,
@@ -51,10 +51,10 @@ struct Seen {
 
 #[derive(Debug, Default)]
 struct Agent {
-    /// What it has seen and not written yet.
+    /// State that it has seen and not written yet.
     seen: Option<(i64, Seen)>,
     last: Option<Seen>,
-    /// What it has written and the scheduler has not got yet.
+    /// Topologies that it has written and the scheduler has not got yet.
     on_the_way: VecDeque<Value>,
 }
 
