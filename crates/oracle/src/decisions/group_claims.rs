@@ -128,7 +128,8 @@ mod tests {
         let mut claims = GroupClaims::new(1);
         let mut shared = 0;
         for _ in 0..50 {
-            let (mut group, mut members) = (json!({"spec": {}}), vec![json!({}), json!({})]);
+            let member = json!({"containers": [{}]});
+            let (mut group, mut members) = (json!({"spec": {}}), vec![member.clone(), member]);
             claims.add_to(&mut group, &mut members);
             let of_group = group["spec"]["resourceClaims"].as_array().cloned().unwrap_or_default();
             shared += of_group.len();
