@@ -178,26 +178,3 @@ fn the_user_is_notified_of_a_missing_template() {
     let setup = Setup::read(None, &Choices::default()).unwrap();
     assert_eq!(cluster.custom_notices(&setup.engine), Vec::<String>::new());
 }
-
-#[test]
-fn the_members_of_a_group_share_the_claim_of_the_group() {
-    use harbormaster_api::{
-        Release,
-        features::{Feature, Features},
-    };
-
-    let features = Features::of(Release::V1_37)
-        .with(Feature::GenericWorkload, true)
-        .with(Feature::DRAWorkloadResourceClaims, true);
-    let group = "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\nspec: {schedulingPolicy: \
-                 {gang: {minCount: 3}}, resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]}\n---\n";
-    let member = "schedulingGroup: {podGroupName: g}, ";
-    let members = ["a", "b", "c"].map(|name| pod(name, member)).concat();
-    let text = format!("{CLUSTER}{group}{members}");
-    let reading = Reading { features, ..Reading::default() };
-    let cluster = Inventory::from_sources(&[Source { name: "f.yaml".into(), text }], reading).unwrap();
-    let engine = Setup::read(None, &Choices { features, ..Choices::default() }).unwrap().engine;
-    let pods = simulate(engine, cluster, &mut |_, _| {}).pods;
-    assert_eq!(devices(&pods), ["claim g-gpu: gets gpu-0"; 3]);
-    assert!(pods.iter().all(|pod| pod.node.as_deref() == Some("n1")), "{pods:?}");
-}

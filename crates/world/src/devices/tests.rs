@@ -155,7 +155,7 @@ fn a_claim_belongs_to_the_group_if_pod_and_group_have_the_same_entry() {
 
 #[test]
 fn a_claim_from_a_template_of_a_group_is_owned_by_the_group_and_used_by_its_members() {
-    let (single, pod, group) = (pod("a", "1", "Running"), member(), group("1"));
+    let (single, pod, group) = (pod("a", "2", "Running"), member(), group("1"));
     let mut claim = of_template(&group, "gpu", &json!({"spec": {"spec": {}}}));
     assert_eq!(claim["metadata"]["generateName"], "g-gpu-");
     let owner = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "name": "g", "uid": "1",
