@@ -278,7 +278,7 @@ fn quotas_that_cannot_be_are_reported_and_count_as_absent() {
             namespace: "ns1".into(),
             name: "quota".into(),
         };
-        let raw = RawObject { key, json: object.to_string().into() };
+        let raw = RawObject::from_json(key, object.to_string());
         ResourceKind::of::<ElasticQuota>().decode(&raw).err().map(|why| why.to_string())
     };
     let absent = "ElasticQuota \"ns1/quota\" counts as absent: ";

@@ -19,6 +19,8 @@ use serde::{
 };
 use serde_json::Error;
 
+use crate::Timestamp;
+
 pub use fields::{Field, Kind, Message, Shape};
 use fields::{Raw, Share, find, next, wrong};
 
@@ -46,7 +48,15 @@ pub fn open(bytes: &[u8]) -> Result<&[u8], Error> {
 /// # Errors
 /// If the bytes are not such a message, or a field is invalid.
 pub fn decode<'a, T: Deserialize<'a>>(message: &'static Message, bytes: &'a [u8]) -> Result<T, Error> {
-    T::deserialize(Value { of: Kind::Message(message), raw: Raw::Bytes(bytes) })
+    T::deserialize(deserializer(message, bytes))
+}
+
+/// Returns a deserializer of a message of the given type.
+pub fn deserializer<'a>(
+    message: &'static Message,
+    bytes: &'a [u8],
+) -> impl Deserializer<'a, Error = Error> + use<'a> {
+    Value { of: Kind::Message(message), raw: Raw::Bytes(bytes) }
 }
 
 /// Feeds the essence of a message to a hasher: two messages with equal essences are decoded to the same value, except for
@@ -164,9 +174,9 @@ struct Value<'de> {
 }
 
 impl Value<'_> {
-    /// Returns true for the form of a time that JSON shows as `null`.
+    /// Returns true for the form of a time or of JSON that is shown as `null`.
     fn is_null(&self) -> bool {
-        matches!((self.of, self.raw), (Kind::Time, Raw::Bytes([])))
+        matches!((self.of, self.raw), (Kind::Time | Kind::TimeAsText | Kind::Json, Raw::Bytes([])))
     }
 }
 
@@ -179,8 +189,13 @@ impl<'de> Deserializer<'de> for Value<'de> {
             Kind::Number => visitor.visit_i64(self.raw.number()?),
             Kind::Bool => visitor.visit_bool(self.raw.number()? != 0),
             Kind::Quantity => visitor.visit_borrowed_str(find(self.raw.bytes()?, 1)?.map_or(Ok(""), text)?),
-            Kind::Time if self.is_null() => visitor.visit_unit(),
+            Kind::Time | Kind::TimeAsText | Kind::Json if self.is_null() => visitor.visit_unit(),
             Kind::Time => visitor.visit_i64(nanoseconds(self.raw.bytes()?)?),
+            Kind::TimeAsText => visitor.visit_string(Timestamp(nanoseconds(self.raw.bytes()?)?).to_rfc3339()),
+            Kind::Json => {
+                let json = find(self.raw.bytes()?, 1)?.map_or(Ok(&b"null"[..]), Raw::bytes)?;
+                serde_json::Deserializer::from_slice(json).deserialize_any(visitor)
+            }
             Kind::Message(message) => {
                 let rest = self.raw.bytes()?;
                 visitor.visit_map(Fields { message, rest, inlined: None, at: None })
@@ -204,9 +219,19 @@ impl<'de> Deserializer<'de> for Value<'de> {
         visitor.visit_unit()
     }
 
+    /// Shows text as an enum without data.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_enum(text(self.raw)?.into_deserializer())
+    }
+
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct enum identifier
+        tuple_struct map struct identifier
     }
 }
 

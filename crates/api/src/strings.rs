@@ -3,7 +3,10 @@
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
 use rustc_hash::FxHashSet;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, Visitor},
+};
 
 /// A shared immutable string. Cloning copies a pointer.
 ///
@@ -106,7 +109,21 @@ impl Serialize for Str {
 
 impl<'de> Deserialize<'de> for Str {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from).map(Self::from)
+        from.deserialize_str(StrVisitor)
+    }
+}
+
+struct StrVisitor;
+
+impl Visitor<'_> for StrVisitor {
+    type Value = Str;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Str, E> {
+        Ok(text.into())
     }
 }
 

@@ -24,6 +24,8 @@ pub struct RecordedRequest {
     pub path: String,
     /// `Content-Type`; empty if absent.
     pub content_type: String,
+    /// `Accept`; empty if absent.
+    pub accept: String,
     /// Body.
     pub body: String,
 }
@@ -99,11 +101,15 @@ impl FakeServer {
         }
         let (head, body) = request.into_parts();
         let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
-        let content_type = head.headers.get(http::header::CONTENT_TYPE);
+        let header = |name| {
+            let value = head.headers.get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
         let seen = RecordedRequest {
             method: head.method.to_string(),
             path: head.uri.to_string(),
-            content_type: content_type.and_then(|t| t.to_str().ok()).unwrap_or_default().to_owned(),
+            content_type: header(http::header::CONTENT_TYPE),
+            accept: header(http::header::ACCEPT),
             body: String::from_utf8_lossy(&body).into_owned(),
         };
         self.requests.lock().unwrap().push(seen.clone());

@@ -90,8 +90,9 @@ impl EngineConfig {
     pub fn resources(&self) -> Vec<ResourceKind> {
         let mut kinds: Vec<ResourceKind> = Vec::new();
         for kind in self.profiles.iter().flat_map(|profile| profile.resources()) {
-            if !kinds.iter().any(|known| known.name() == kind.name()) {
-                kinds.push(kind);
+            match kinds.iter_mut().find(|known| known.name() == kind.name()) {
+                Some(known) => known.share_objects_with(&kind),
+                None => kinds.push(kind),
             }
         }
         kinds

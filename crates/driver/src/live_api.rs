@@ -48,8 +48,16 @@ pub struct CustomFeed {
 #[derive(Clone, Debug)]
 struct CustomChange {
     key: CustomKey,
-    /// The object; `None` if it is gone.
-    json: Option<Str>,
+    state: CustomState,
+}
+
+/// A custom object after a change.
+#[derive(Clone, Debug)]
+enum CustomState {
+    Json(Str),
+    /// The object is in protobuf, of which only the fields that plugins read are decoded.
+    Protobuf,
+    Gone,
 }
 
 /// Consecutive changes to custom objects of one kind.
@@ -65,9 +73,10 @@ impl CustomNews {
     pub(crate) fn of(inputs: &[Input]) -> Option<Self> {
         let change = |input: &Input| match input {
             Input::Custom(object) => {
-                Some(CustomChange { key: object.key.clone(), json: Some(object.json.clone()) })
+                let state = object.content.json().cloned().map_or(CustomState::Protobuf, CustomState::Json);
+                Some(CustomChange { key: object.key.clone(), state })
             }
-            Input::CustomGone(key) => Some(CustomChange { key: key.clone(), json: None }),
+            Input::CustomGone(key) => Some(CustomChange { key: key.clone(), state: CustomState::Gone }),
             _ => None,
         };
         let changes: Vec<CustomChange> = inputs.iter().filter_map(change).collect();
@@ -122,7 +131,7 @@ impl CustomFeed {
                 return;
             }
             match changes.recv().await {
-                Ok(change) if change.key == *key && change.json.is_none() => return,
+                Ok(change) if change.key == *key && matches!(change.state, CustomState::Gone) => return,
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
@@ -238,12 +247,16 @@ impl LiveApi {
             if is_settled(object.as_ref()) {
                 return Ok(());
             }
-            // The loop ends if a change was missed; then the object must be read again.
+            // The loop ends if a change was missed or is in protobuf; then the object must be read again.
             while let Ok(change) = feed.recv().await {
                 if change.key != key {
                     continue;
                 }
-                let object: Option<Value> = change.json.and_then(|json| serde_json::from_str(&json).ok());
+                let object: Option<Value> = match change.state {
+                    CustomState::Json(json) => serde_json::from_str(&json).ok(),
+                    CustomState::Protobuf => break,
+                    CustomState::Gone => None,
+                };
                 let newer = object.as_ref().and_then(version);
                 if newer.is_some() && newer <= seen {
                     continue;

@@ -19,17 +19,18 @@ use harbormaster_framework::{
 pub struct ServedVersion {
     resource: ResourceName,
     older: &'static [OlderVersion],
+    has_protobuf: bool,
     served: Arc<AtomicUsize>,
 }
 
 impl ServedVersion {
     /// Returns the newest version of a kind, which is assumed to be served.
     pub fn of(kind: &ResourceKind) -> Self {
-        Self::new(kind.name(), kind.older_versions())
+        Self { has_protobuf: kind.has_protobuf(), ..Self::new(kind.name(), kind.older_versions()) }
     }
 
     pub(crate) fn new(resource: ResourceName, older: &'static [OlderVersion]) -> Self {
-        Self { resource, older, served: Arc::default() }
+        Self { resource, older, has_protobuf: false, served: Arc::default() }
     }
 
     /// The kind, with its newest version.
@@ -45,6 +46,12 @@ impl ServedVersion {
     /// Returns a version by its number; `None` for the newest.
     pub(crate) fn older(&self, version: usize) -> Option<&'static OlderVersion> {
         self.older.get(version.checked_sub(1)?)
+    }
+
+    /// Returns true if objects of a version, given by its number, can be decoded from protobuf. Older versions are
+    /// converted, and therefore decoded from JSON.
+    pub(crate) fn has_protobuf(&self, version: usize) -> bool {
+        self.has_protobuf && version == 0
     }
 
     /// Notes that the server serves a version, given by its number. Returns the version's name if the version is an

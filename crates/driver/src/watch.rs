@@ -244,8 +244,7 @@ struct EngineGone;
 impl<K: Kind> Watcher<K> {
     /// Returns a watcher.
     pub fn new(kind: K, client: ApiClient, streaming: StreamingLists, engine: ToEngine) -> Self {
-        let client = if kind.accepts_protobuf() { client.accepting_protobuf() } else { client };
-        Self {
+        let mut watcher = Self {
             kind,
             client,
             engine,
@@ -268,7 +267,24 @@ impl<K: Kind> Watcher<K> {
             whole_list: false,
             synced: false,
             unserved: None,
-        }
+        };
+        watcher.choose_encoding();
+        watcher
+    }
+
+    /// Requests the objects in protobuf, if they can be decoded from it, or else in JSON.
+    fn choose_encoding(&mut self) {
+        self.client = match self.wanted == RawSelection::default() && self.kind.accepts_protobuf() {
+            true => self.client.accepting_protobuf(),
+            false => self.client.accepting_json(),
+        };
+    }
+
+    /// See [`Kind::try_older`].
+    fn try_older(&mut self) -> bool {
+        let is_left = self.kind.try_older();
+        self.choose_encoding();
+        is_left
     }
 
     /// Makes the watcher also pass selected objects on in their original form, which is JSON.
@@ -276,9 +292,10 @@ impl<K: Kind> Watcher<K> {
     pub fn handing_on(mut self, wanted: RawSelection) -> Self {
         if wanted != RawSelection::default() {
             self.known.need_versions();
-            self.client = self.client.accepting_json();
         }
-        Self { wanted, ..self }
+        self.wanted = wanted;
+        self.choose_encoding();
+        self
     }
 
     /// Makes the watcher publish changes to custom objects to `feed`.
@@ -328,7 +345,7 @@ impl<K: Kind> Watcher<K> {
                 self.streaming.give_up(self.kind.name(), &why);
                 State::Unlisted
             }
-            Err(Trouble::NotServed(_)) if self.kind.try_older() => State::Unlisted,
+            Err(Trouble::NotServed(_)) if self.try_older() => State::Unlisted,
             Err(Trouble::NotServed(why)) if self.kind.may_be_missing() => self.missing(&why)?,
             Err(Trouble::NotServed(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
             Err(Trouble::Expired(why)) => {

@@ -16,7 +16,7 @@ use crate::{
     outcome::PluginError,
     plugin::BoxFuture,
     pod::PodInfo,
-    resource::{Custom, CustomKey, Resource, ResourceName, Undecodable, decode, decode_value},
+    resource::{Custom, CustomKey, RawContent, Resource, ResourceName, Undecodable, decode, decode_value},
 };
 
 /// Location of an object.
@@ -211,7 +211,7 @@ impl Reply {
         let ReplyMetadata { namespace, name, .. } = self.head();
         let (namespace, name) = (namespace.as_ref().into(), name.as_ref().into());
         let resource = ResourceName::of::<R>().to_string().into();
-        Ok(decode(&CustomKey { resource, namespace, name }, &self.0)?)
+        Ok(decode(&CustomKey { resource, namespace, name }, &RawContent::Json(self.0.clone()))?)
     }
 
     /// Returns the resource version of the object as a number (KEP-5504).

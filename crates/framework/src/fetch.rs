@@ -186,6 +186,6 @@ impl Source {
         object["apiVersion"] = format!("{}/{}", name.group, name.version).into();
         object["kind"] = self.kind.kind().into();
         object["metadata"] = json!({"name": self.plan.name, "resourceVersion": version.to_string()});
-        Ok(RawObject { key: self.key(), json: object.to_string().into() })
+        Ok(RawObject::from_json(self.key(), object.to_string()))
     }
 }

@@ -28,8 +28,9 @@
 //! supplies the objects, decoded once and without their managed fields. An object that cannot be decoded is reported and
 //! treated as absent until a version arrives that can be decoded.
 //!
-//! The engine itself decodes the objects from JSON, so that a recording can be replayed.
+//! The engine itself decodes the objects, so that a recording can be replayed.
 
+mod raw;
 mod watches;
 
 use std::{
@@ -43,13 +44,15 @@ use harbormaster_api::{
     Labels, Str, Timestamp,
     features::{Feature, Features},
     pod::OwnerReference,
+    protobuf::Message,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::registry::field_and_message;
+use raw::Field;
 
+pub use raw::{RawContent, RawObject};
 pub use watches::{ResourceSet, Watched, Watches};
 
 /// A kind of API object and its Rust type, into which serde decodes whole objects. Fields that the type lacks are
@@ -69,6 +72,9 @@ pub trait Resource: DeserializeOwned + Send + Sync + 'static {
     const OLDER_VERSIONS: &'static [OlderVersion] = &[];
     /// Feature gate without which the kind is not watched, so that it has no objects.
     const GATE: Option<Feature> = None;
+    /// Layout of the objects in protobuf, which API servers send only for Kubernetes' own kinds. If all types of a kind
+    /// have it, the host requests protobuf instead of JSON. The fields that are decoded must be among those of the layout.
+    const PROTOBUF: Option<&'static Message> = None;
 
     /// Value by which [`Watched::with_key`] finds the object, for example a field of its spec that others refer to.
     /// Several objects may have the same key. By default, objects have none.
@@ -190,15 +196,6 @@ impl CustomKey {
     }
 }
 
-/// A custom object as stored by the API server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RawObject {
-    /// Key of the object.
-    pub key: CustomKey,
-    /// The whole object as JSON.
-    pub json: Str,
-}
-
 /// Error for a custom object that cannot be decoded and is therefore treated as absent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind} {name:?} counts as absent: {}{}{message}", field, if field.is_empty() { "" } else { ": " })]
@@ -219,7 +216,7 @@ pub type AnyCustom = Arc<dyn Any + Send + Sync>;
 /// Returns [`Resource::key`] of an object whose type is erased.
 type Key = fn(&AnyCustom) -> Option<&Str>;
 
-type Decode = fn(&CustomKey, &str) -> Result<AnyCustom, Undecodable>;
+type Decode = fn(&RawObject) -> Result<AnyCustom, Undecodable>;
 
 /// A [`Resource`] with its type erased.
 #[derive(Clone, Copy)]
@@ -229,6 +226,7 @@ pub struct ResourceKind {
     kind: &'static str,
     older_versions: &'static [OlderVersion],
     gate: Option<Feature>,
+    has_protobuf: bool,
     decode: Decode,
     key: Key,
 }
@@ -236,13 +234,14 @@ pub struct ResourceKind {
 impl ResourceKind {
     /// Returns the kind for type `R`.
     pub fn of<R: Resource>() -> Self {
-        let decode: Decode = |key, json| Ok(Arc::new(decode::<R>(key, json)?));
+        let decode: Decode = |raw| Ok(Arc::new(decode::<R>(&raw.key, &raw.content)?));
         Self {
             type_id: TypeId::of::<R>(),
             name: ResourceName::of::<R>(),
             kind: R::KIND,
             older_versions: R::OLDER_VERSIONS,
             gate: R::GATE,
+            has_protobuf: R::PROTOBUF.is_some(),
             decode,
             key: |object| object.downcast_ref::<Custom<R>>()?.object.key(),
         }
@@ -261,6 +260,16 @@ impl ResourceKind {
     /// See [`Resource::OLDER_VERSIONS`].
     pub fn older_versions(&self) -> &'static [OlderVersion] {
         self.older_versions
+    }
+
+    /// Returns true if objects can be decoded from protobuf; see [`Resource::PROTOBUF`].
+    pub fn has_protobuf(&self) -> bool {
+        self.has_protobuf
+    }
+
+    /// Notes that another type decodes the same objects.
+    pub fn share_objects_with(&mut self, other: &Self) {
+        self.has_protobuf &= other.has_protobuf;
     }
 
     /// Returns true if the kind is watched when these feature gates apply; see [`Resource::GATE`].
@@ -288,7 +297,7 @@ impl ResourceKind {
     /// # Errors
     /// If a field cannot be decoded. The error names the field.
     pub fn decode(&self, raw: &RawObject) -> Result<AnyCustom, Undecodable> {
-        (self.decode)(&raw.key, &raw.json)
+        (self.decode)(raw)
     }
 }
 
@@ -368,15 +377,15 @@ impl HeadOwner {
 }
 
 /// Decodes an object.
-pub(crate) fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<R>, Undecodable> {
-    let wrong = |(field, message)| {
+pub(crate) fn decode<R: Resource>(key: &CustomKey, content: &RawContent) -> Result<Custom<R>, Undecodable> {
+    let wrong = |Field { path: field, problem: message }| {
         let name = match key.namespace.is_empty() {
             true => key.name.to_string(),
             false => format!("{}/{}", key.namespace, key.name),
         };
         Undecodable { kind: R::KIND, name, field, message }
     };
-    let misplaced = |problem: &str| wrong(("metadata.namespace".to_owned(), problem.to_owned()));
+    let misplaced = |problem: &str| wrong(Field::new("metadata.namespace", problem));
     match (R::SCOPE, key.namespace.is_empty()) {
         (ResourceScope::Cluster, false) => {
             Err(misplaced("the object has a namespace, but the plugin declares the kind as cluster-scoped"))
@@ -385,9 +394,9 @@ pub(crate) fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<
             Err(misplaced("the object has no namespace, but the plugin declares the kind as namespaced"))
         }
         (ResourceScope::Cluster, true) | (ResourceScope::Namespaced, false) => {
-            let head: Head = read(json).map_err(wrong)?;
+            let head: Head = content.read(R::PROTOBUF).map_err(wrong)?;
             let metadata = head.metadata.of(key).map_err(wrong)?;
-            Ok(Custom { metadata, object: read(json).map_err(wrong)? })
+            Ok(Custom { metadata, object: content.read(R::PROTOBUF).map_err(wrong)? })
         }
     }
 }
@@ -395,31 +404,11 @@ pub(crate) fn decode<R: Resource>(key: &CustomKey, json: &str) -> Result<Custom<
 /// Decodes an object that has already been parsed. The object is converted back to text, so that there is only one
 /// decoder for each type.
 pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result<Custom<R>, Undecodable> {
-    decode(key, &json.to_string())
-}
-
-/// Decodes JSON text. On error, returns a field and a message. The message contains no position in the text, so changes
-/// to other parts of the object do not affect it.
-///
-/// Tracking the path of the field takes time, so the text is decoded with tracking only after an error. The position in
-/// the error does not identify the field, because an author's type may report an error after its value has been read.
-fn read<T: DeserializeOwned>(json: &str) -> Result<T, (String, String)> {
-    let error = match serde_json::from_str(json) {
-        Ok(decoded) => return Ok(decoded),
-        Err(error) => error,
-    };
-    let tracked = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
-    let (field, message) = match tracked {
-        Err(error) => field_and_message(&error),
-        // The object can be decoded; the error is in the text after it.
-        Ok(_) => (String::new(), error.to_string()),
-    };
-    let end = message.rfind(" at line ").unwrap_or(message.len());
-    Err((field, message[..end].to_owned()))
+    decode(key, &RawContent::Json(json.to_string().into()))
 }
 
 impl HeadMetadata {
-    fn of(self, key: &CustomKey) -> Result<Metadata, (String, String)> {
+    fn of(self, key: &CustomKey) -> Result<Metadata, Field> {
         let labels = |pairs: Option<Pairs>| pairs.into_iter().flatten().collect::<Labels>();
         let (mut owners, mut controller) = (Vec::new(), None);
         for owner in self.owner_references.into_iter().flatten() {
@@ -429,7 +418,7 @@ impl HeadMetadata {
         }
         let deletion = self.deletion_timestamp.as_deref().map(Timestamp::parse).transpose();
         let wrong_time =
-            |error: &dyn fmt::Display| ("metadata.deletionTimestamp".to_owned(), error.to_string());
+            |error: &dyn fmt::Display| Field::new("metadata.deletionTimestamp", &error.to_string());
         Ok(Metadata {
             name: key.name.clone(),
             namespace: key.namespace.clone(),
@@ -447,6 +436,7 @@ impl HeadMetadata {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::protobuf::messages;
     use serde_json::json;
 
     use super::*;
@@ -481,7 +471,7 @@ mod tests {
     }
 
     fn decoded(json: &serde_json::Value) -> Result<Custom<Team>, Undecodable> {
-        decode(&key("teams.v1.example.com"), &json.to_string())
+        decode(&key("teams.v1.example.com"), &RawContent::Json(json.to_string().into()))
     }
 
     #[test]
@@ -549,6 +539,46 @@ mod tests {
             let why = decoded(&json).unwrap_err().to_string();
             assert!(why.starts_with(expected), "{why}");
         }
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Slice {
+        spec: SliceSpec,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct SliceSpec {
+        pool: Option<Box<str>>,
+        driver: Str,
+    }
+
+    impl Resource for Slice {
+        const GROUP: &'static str = "resource.k8s.io";
+        const VERSION: &'static str = "v1";
+        const KIND: &'static str = "ResourceSlice";
+        const PLURAL: &'static str = "resourceslices";
+        const SCOPE: ResourceScope = ResourceScope::Cluster;
+        const PROTOBUF: Option<&'static Message> = Some(&messages::devices::RESOURCE_SLICE);
+    }
+
+    #[test]
+    fn an_object_in_protobuf_is_decoded_by_the_layout_of_its_kind() {
+        let key = CustomKey { resource: "".into(), namespace: "".into(), name: "s".into() };
+        let decoded = |bytes: &[u8]| decode::<Slice>(&key, &RawContent::Protobuf(bytes.into()));
+        // Metadata with a UID, then a spec with a driver.
+        let slice = decoded(b"\x0a\x03\x2a\x01u\x12\x03\x0a\x01d").unwrap();
+        assert_eq!((slice.spec.driver.as_str(), slice.metadata.uid.as_str()), ("d", "u"));
+        assert!(slice.spec.pool.is_none());
+        for (bytes, expected) in [
+            (&b"\x0a\x00\x12\x02\x12\x00"[..], "spec.pool: invalid type: map, expected a string"),
+            (b"\x0a\x00\x12\x00", "spec: missing field `driver`"),
+            (b"\x0a\x00\x12\x05\x0a", "the message ends too early"),
+        ] {
+            let why = decoded(bytes).unwrap_err().to_string();
+            assert_eq!(why, format!("ResourceSlice \"s\" counts as absent: {expected}"));
+        }
+        let without_layout = decode::<Team>(&self::key(""), &RawContent::Protobuf([].into())).unwrap_err();
+        assert_eq!(without_layout.message, "the type has no layout in protobuf");
     }
 
     macro_rules! listener {

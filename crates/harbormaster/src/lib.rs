@@ -101,7 +101,8 @@ pub mod framework {
         points::StateConflict,
         registry::{ArgsError, BuildError},
         resource::{
-            AnyCustom, CustomChange, RawObject, ResourceKind, ResourceName, ResourceSet, Undecodable,
+            AnyCustom, CustomChange, RawContent, RawObject, ResourceKind, ResourceName, ResourceSet,
+            Undecodable,
         },
         row_log::{LogPosition, RowLog},
         table::{Columns, NodeTable, RowImage, UsedPorts},

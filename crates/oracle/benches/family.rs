@@ -358,7 +358,7 @@ fn on(mut pod: Pod, node: Str, now: Timestamp) -> Pod {
 fn custom((resource, object): (&str, Value)) -> Input {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
     let key = CustomKey { resource: resource.into(), namespace: text("namespace"), name: text("name") };
-    Input::Custom(RawObject { key, json: object.to_string().into() })
+    Input::Custom(RawObject::from_json(key, object.to_string()))
 }
 
 /// Durations per pod: of the decision, and of everything.

@@ -201,13 +201,13 @@ impl Inventory {
         // Two plugins may read the same object in different versions.
         let raw = |object: &CustomObject| {
             let named = kinds.iter().filter(|kind| self.serves(object, kind));
-            let raw = named.map(|kind| RawObject {
-                key: CustomKey {
+            let raw = named.map(|kind| {
+                let key = CustomKey {
                     resource: kind.name().to_string().into(),
                     namespace: namespace(&object.value).into(),
                     name: name(&object.value).into(),
-                },
-                json: object.value.to_string().into(),
+                };
+                RawObject::from_json(key, object.value.to_string())
             });
             raw.collect::<Vec<_>>()
         };

@@ -46,7 +46,7 @@ pub fn remove_custom<R: Resource>(cluster: &mut Cluster, namespace: &str, name: 
 pub fn raw<R: Resource>(object: &Value) -> RawObject {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     assert!(!text("name").is_empty(), "metadata.name is missing: {object}");
-    RawObject { key: key::<R>(text("namespace"), text("name")), json: object.to_string().into() }
+    RawObject::from_json(key::<R>(text("namespace"), text("name")), object.to_string())
 }
 
 pub(crate) fn key<R: Resource>(namespace: &str, name: &str) -> CustomKey {

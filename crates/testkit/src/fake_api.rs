@@ -87,8 +87,7 @@ impl FakeApi {
     pub(crate) fn raw(&self) -> Vec<RawObject> {
         let state = self.state();
         let raw = |(path, key): (&String, &CustomKey)| {
-            let json = state.objects.get(path)?.to_string().into();
-            Some(RawObject { key: key.clone(), json })
+            Some(RawObject::from_json(key.clone(), state.objects.get(path)?.to_string()))
         };
         state.keys.iter().filter_map(raw).collect()
     }

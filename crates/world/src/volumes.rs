@@ -152,7 +152,7 @@ impl<R: Resource> DecodedObject<R> {
     fn of(value: Value) -> Option<Self> {
         let resource = ResourceName::of::<R>().to_string().into();
         let key = CustomKey { resource, namespace: namespace(&value).into(), name: name(&value).into() };
-        let raw = RawObject { key, json: value.to_string().into() };
+        let raw = RawObject::from_json(key, value.to_string());
         let read = ResourceKind::of::<R>().decode(&raw).ok()?.downcast().ok()?;
         Some(Self { value, read })
     }

@@ -154,8 +154,8 @@ fn absurd_groups_count_as_absent() {
             namespace: "".into(),
             name: "g".into(),
         };
-        let json = json!({"metadata": {"name": "g"}, "spec": spec}).to_string().into();
-        ResourceKind::of::<QuotaGroup>().decode(&RawObject { key, json }).is_err()
+        let object = json!({"metadata": {"name": "g"}, "spec": spec});
+        ResourceKind::of::<QuotaGroup>().decode(&RawObject::from_json(key, object.to_string())).is_err()
     };
     for wrong in [
         json!({"min": {"cpu": "-1"}}),

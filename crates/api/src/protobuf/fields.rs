@@ -65,8 +65,12 @@ pub enum Kind {
     Bool,
     /// A `resource.Quantity`.
     Quantity,
-    /// A `meta.Time`.
+    /// A `meta.Time`, shown as nanoseconds since 1970.
     Time,
+    /// A `meta.Time`, shown as text as in JSON.
+    TimeAsText,
+    /// A `runtime.RawExtension`, which contains JSON.
+    Json,
     /// Any other message.
     Message(&'static Message),
 }

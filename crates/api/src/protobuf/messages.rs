@@ -1,5 +1,10 @@
 //! The messages and fields that are read, with the field numbers of the Kubernetes API.
 
+pub mod devices;
+pub mod groups;
+mod meta;
+pub mod storage;
+
 use super::{
     Kind, Message,
     fields::{Share, inline, list, map, one},

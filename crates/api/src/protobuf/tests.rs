@@ -77,13 +77,18 @@ fn value(number: u64, of: Kind, value: &Json, out: &mut Vec<u8>) -> Option<()> {
             bytes(1, value.as_str()?.as_bytes(), &mut inner);
             bytes(number, &inner, out);
         }
-        Kind::Time => {
+        Kind::Time | Kind::TimeAsText => {
             let mut inner = Vec::new();
             if !value.is_null() {
                 let nanoseconds = Timestamp::parse(value.as_str()?).ok()?.0;
                 integer(1, nanoseconds.div_euclid(1_000_000_000), &mut inner);
                 integer(2, nanoseconds.rem_euclid(1_000_000_000), &mut inner);
             }
+            bytes(number, &inner, out);
+        }
+        Kind::Json => {
+            let mut inner = Vec::new();
+            bytes(1, value.to_string().as_bytes(), &mut inner);
             bytes(number, &inner, out);
         }
         Kind::Message(inner) => {

@@ -55,7 +55,7 @@ fn group(name: &str, min_count: usize) -> Input {
         r#"{{"metadata":{{"name":"{name}","namespace":"default","uid":"{name}"}},
             "spec":{{"priority":{priority},"schedulingPolicy":{{"gang":{{"minCount":{min_count}}}}}}}}}"#
     );
-    Input::Custom(RawObject { key, json: json.into() })
+    Input::Custom(RawObject::from_json(key, json))
 }
 
 fn member(at: usize, group: &str, milli_cpu: i64) -> Pod {

@@ -95,7 +95,7 @@ fn key(team: u8) -> CustomKey {
 
 fn set_turn(cluster: &mut Cluster, team: u8, turn: i64) {
     let json = serde_json::json!({"metadata": {"name": format!("team-{team}")}, "turn": turn});
-    cluster.set_custom(&RawObject { key: key(team), json: json.to_string().into() });
+    cluster.set_custom(&RawObject::from_json(key(team), json.to_string()));
 }
 
 fn at(cluster: &Cluster, now: i64) -> Moment<'_> {

@@ -158,7 +158,7 @@ impl World {
     fn set_license(&mut self, license: &Value) {
         let resource = ResourceName::of::<License>().to_string().into();
         let key = CustomKey { resource, namespace: "default".into(), name: "pro".into() };
-        self.input(Input::Custom(RawObject { key, json: license.to_string().into() }));
+        self.input(Input::Custom(RawObject::from_json(key, license.to_string())));
     }
 
     /// Schedules a new pod.

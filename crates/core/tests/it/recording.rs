@@ -196,7 +196,7 @@ fn changes_and_binding_outcomes_are_written_and_read_back() {
         Input::Object(Object::Service(service.clone())),
         Input::Object(Object::PodDisruptionBudget(budget)),
         Input::ObjectGone(Object::Service(service).key()),
-        Input::Custom(RawObject { key: key.clone(), json: "{}".into() }),
+        Input::Custom(RawObject::from_json(key.clone(), "{}")),
         Input::CustomGone(key),
         Input::BindFinished { uid: "p".into(), outcome: BindOutcome::Bound },
         Input::BindFinished { uid: "p".into(), outcome: rejected },

@@ -17,7 +17,7 @@ fn api(server: &FakeServer) -> LiveApi {
 /// Publishes the new version of an object, or that it is gone.
 pub(crate) fn announce(feed: &CustomFeed, key: CustomKey, object: Option<&Value>) {
     let input = match object {
-        Some(object) => Input::Custom(RawObject { key, json: object.to_string().into() }),
+        Some(object) => Input::Custom(RawObject::from_json(key, object.to_string())),
         None => Input::CustomGone(key),
     };
     let newest = object.and_then(version).unwrap_or_default();

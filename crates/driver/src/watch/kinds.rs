@@ -9,7 +9,7 @@ use harbormaster_api::{
     wire::{DecodeError, Decoder, Encoded, NodeDraft, ObjectDraft, PodDraft},
 };
 use harbormaster_core::Input;
-use harbormaster_framework::resource::{CustomKey, OlderVersion, RawObject, ResourceName};
+use harbormaster_framework::resource::{CustomKey, OlderVersion, RawContent, RawObject, ResourceName};
 
 use super::{
     known::{Known, Mark},
@@ -41,7 +41,7 @@ pub trait Kind: Send + 'static {
         false
     }
 
-    /// Returns true if the API server may send objects of this kind in protobuf. Plugins read theirs as JSON.
+    /// Returns true if the API server may send objects of this kind in protobuf.
     fn accepts_protobuf(&self) -> bool {
         true
     }
@@ -267,7 +267,7 @@ impl Kind for BuiltInKind {
     }
 }
 
-/// All objects of a kind named by a plugin, undecoded and without their managed fields.
+/// All objects of a kind named by a plugin, undecoded. Objects in JSON come without their managed fields.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
     /// The [`ResourceName`] as a string.
@@ -317,7 +317,7 @@ impl Kind for CustomKind {
     }
 
     fn accepts_protobuf(&self) -> bool {
-        false
+        self.served.has_protobuf(self.requested)
     }
 
     /// Custom resource definitions may be added and removed.
@@ -341,20 +341,25 @@ impl Kind for CustomKind {
         object: Encoded<'_>,
     ) -> Result<Decoded<CustomKey>, DecodeError> {
         let wrong = |problem: String| DecodeError { kind: "custom object", path: String::new(), problem };
-        let Encoded::Json(json) = object else { return Err(wrong("plugins read JSON only".to_owned())) };
-        let text = std::str::from_utf8(json).map_err(|error| wrong(error.to_string()))?;
         let stub = Stub::read(object).map_err(wrong)?;
         let metadata = &stub.metadata;
         let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
         let version = Str::from(&*metadata.resource_version);
         let mark = known.mark_version(&version);
         Decoded::unless_known(known, key.clone(), mark, version, || {
-            let json = stub.without_managed_fields(text);
-            let json = match self.served.older(self.requested) {
-                None => json,
-                Some(older) => upgraded(older, &json).map_err(|error| wrong(error.to_string()))?,
+            let content = match (object, self.served.older(self.requested)) {
+                (Encoded::Protobuf(bytes), None) => RawContent::Protobuf(bytes.into()),
+                (Encoded::Protobuf(_), Some(_)) => {
+                    return Err(wrong("objects of older versions are read as JSON only".to_owned()));
+                }
+                (Encoded::Json(json), older) => {
+                    let text = std::str::from_utf8(json).map_err(|error| wrong(error.to_string()))?;
+                    let json = stub.without_managed_fields(text);
+                    let upgraded = older.map(|older| upgraded(older, &json)).transpose();
+                    RawContent::Json(upgraded.map_err(|error| wrong(error.to_string()))?.unwrap_or(json))
+                }
             };
-            Ok(Input::Custom(RawObject { key, json }))
+            Ok(Input::Custom(RawObject { key, content }))
         })
     }
 

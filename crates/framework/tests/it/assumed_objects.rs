@@ -64,7 +64,7 @@ fn key(name: &str) -> CustomKey {
 
 fn tell(cluster: &mut Cluster, name: &str, crew: &[&str], is_full: bool) {
     let json = json!({"metadata": {"name": name, "namespace": "sea"}, "crew": crew, "is_full": is_full});
-    cluster.set_custom(&RawObject { key: key(name), json: json.to_string().into() });
+    cluster.set_custom(&RawObject::from_json(key(name), json.to_string()));
 }
 
 /// Adds the pod to the crew, unless the pod is already a member or the boat is full.
@@ -225,7 +225,7 @@ proptest! {
                     let json = json!({
                         "metadata": {"name": boat, "namespace": "sea"}, "crew": [], "port": port,
                     });
-                    sea.set_custom(&RawObject { key: key(boat), json: json.to_string().into() });
+                    sea.set_custom(&RawObject::from_json(key(boat), json.to_string()));
                 }
                 3 => {
                     let mut assume = Assume::by("Boats");

@@ -121,7 +121,7 @@ impl Ours {
                 name: text("/metadata/name").into(),
             };
             changes.extend(match version {
-                Some(object) => self.cluster.set_custom(&RawObject { key, json: object.to_string().into() }),
+                Some(object) => self.cluster.set_custom(&RawObject::from_json(key, object.to_string())),
                 None => self.cluster.remove_custom(&key),
             });
         }

@@ -91,7 +91,7 @@ pub(crate) fn raw(cluster: &Inventory, kind: &ResourceKind) -> Vec<RawObject> {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let (namespace, own) = (text("namespace").into(), text("name").into());
         let key = CustomKey { resource: name.to_string().into(), namespace, name: own };
-        RawObject { key, json: object.to_string().into() }
+        RawObject::from_json(key, object.to_string())
     };
     cluster.custom_of(name.group, kind.kind()).map(raw).collect()
 }

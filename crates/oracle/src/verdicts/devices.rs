@@ -49,7 +49,7 @@ pub(super) fn add(config: &EngineConfig, cluster: Inventory, verdicts: &mut Verd
                 namespace: namespace.into(),
                 name: text("name").into(),
             };
-            nodes.set_custom(&RawObject { key, json: object.to_string().into() });
+            nodes.set_custom(&RawObject::from_json(key, object.to_string()));
         }
     }
     cluster.objects.into_iter().for_each(|object| cache.set_object(object));

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use harbormaster_api::{Quantity, Str, Timestamp, selector::NodeSelector};
+use harbormaster_api::{
+    Quantity, Str, Timestamp,
+    protobuf::{Message, messages},
+    selector::NodeSelector,
+};
 use harbormaster_framework::{
     pod::PodInfo,
     resource::{Custom, Metadata, OlderVersion, Resource, ResourceScope},
@@ -85,6 +89,7 @@ impl Resource for ResourceClaim {
     const PLURAL: &'static str = "resourceclaims";
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
     const OLDER_VERSIONS: &'static [OlderVersion] = versions::OLDER;
+    const PROTOBUF: Option<&'static Message> = Some(&messages::devices::RESOURCE_CLAIM);
 }
 
 /// `spec` of a claim.
@@ -377,14 +382,32 @@ pub struct AllocatedDevice {
     /// `conditions`
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<DeviceCondition>,
+    /// `networkData`
+    #[serde(rename = "networkData")]
+    pub network_data: Option<NetworkData>,
     /// All other fields. They matter only when two statuses are compared.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
+/// Network data of an allocated device. They matter only when two statuses are compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkData {
+    /// `interfaceName`
+    #[serde(deserialize_with = "or_default")]
+    pub interface_name: Str,
+    /// `ips`
+    #[serde(deserialize_with = "or_default")]
+    pub ips: Vec<Str>,
+    /// `hardwareAddress`
+    #[serde(deserialize_with = "or_default")]
+    pub hardware_address: Str,
+}
+
 /// A condition of an allocated device.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct DeviceCondition {
     /// `type`
     #[serde(rename = "type", deserialize_with = "or_default")]
@@ -398,6 +421,9 @@ pub struct DeviceCondition {
     /// `message`
     #[serde(deserialize_with = "or_default")]
     pub message: Str,
+    /// `observedGeneration`
+    #[serde(deserialize_with = "or_default")]
+    pub observed_generation: i64,
     /// All other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,

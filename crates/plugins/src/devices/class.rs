@@ -1,13 +1,15 @@
 //! Device classes: named kinds of devices.
 
-use harbormaster_api::Str;
+use harbormaster_api::{
+    Str, Timestamp,
+    protobuf::{Message, messages},
+};
 use harbormaster_framework::resource::{OlderVersion, Resource, ResourceScope};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{claim::DeviceSelector, versions, wire};
 use crate::storage::wire::or_default;
-use harbormaster_api::Timestamp;
 
 /// A device class.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -30,6 +32,7 @@ impl Resource for DeviceClass {
     const PLURAL: &'static str = "deviceclasses";
     const SCOPE: ResourceScope = ResourceScope::Cluster;
     const OLDER_VERSIONS: &'static [OlderVersion] = versions::OLDER;
+    const PROTOBUF: Option<&'static Message> = Some(&messages::devices::DEVICE_CLASS);
 
     /// The extended resource that the class provides.
     fn key(&self) -> Option<&Str> {

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use harbormaster_api::{Quantity, Str, selector::NodeSelector};
+use harbormaster_api::{
+    Quantity, Str,
+    protobuf::{Message, messages},
+    selector::NodeSelector,
+};
 use harbormaster_cel::Attribute;
 use harbormaster_framework::resource::{OlderVersion, Resource, ResourceScope};
 use serde::Deserialize;
@@ -33,6 +37,7 @@ impl Resource for ResourceSlice {
     const PLURAL: &'static str = "resourceslices";
     const SCOPE: ResourceScope = ResourceScope::Cluster;
     const OLDER_VERSIONS: &'static [OlderVersion] = versions::OLDER;
+    const PROTOBUF: Option<&'static Message> = Some(&messages::devices::RESOURCE_SLICE);
 }
 
 /// `spec.pool` of a slice.

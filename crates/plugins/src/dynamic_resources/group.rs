@@ -3,7 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use harbormaster_api::{Str, features::Feature, pod::PodClaim};
+use harbormaster_api::{
+    Str,
+    features::Feature,
+    pod::PodClaim,
+    protobuf::{Message, messages},
+};
 use harbormaster_framework::{prelude::*, resource::Watched};
 use serde::Deserialize;
 
@@ -28,6 +33,7 @@ impl Resource for GroupClaims {
     const PLURAL: &'static str = GROUPS;
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
     const GATE: Option<Feature> = Some(Feature::DRAWorkloadResourceClaims);
+    const PROTOBUF: Option<&'static Message> = Some(&messages::groups::POD_GROUP);
 }
 
 #[derive(Default, Deserialize)]

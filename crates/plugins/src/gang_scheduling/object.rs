@@ -1,6 +1,9 @@
 //! `scheduling.k8s.io/v1beta1` PodGroup.
 
-use harbormaster_api::{Str, Timestamp};
+use harbormaster_api::{
+    Str, Timestamp,
+    protobuf::{Message, messages},
+};
 use harbormaster_framework::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,6 +27,7 @@ impl Resource for PodGroupObject {
     const KIND: &'static str = "PodGroup";
     const PLURAL: &'static str = "podgroups";
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
+    const PROTOBUF: Option<&'static Message> = Some(&messages::groups::POD_GROUP);
 }
 
 #[derive(Default, Deserialize)]

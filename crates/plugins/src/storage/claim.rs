@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use harbormaster_api::{Quantity, Str, pod::VolumeSource, selector::LabelSelector};
+use harbormaster_api::{
+    Quantity, Str,
+    pod::VolumeSource,
+    protobuf::{Message, messages},
+    selector::LabelSelector,
+};
 use harbormaster_framework::{
     pod::PodInfo,
     resource::{Custom, Resource, ResourceScope},
@@ -61,6 +66,7 @@ impl Resource for PersistentVolumeClaim {
     const KIND: &'static str = "PersistentVolumeClaim";
     const PLURAL: &'static str = "persistentvolumeclaims";
     const SCOPE: ResourceScope = ResourceScope::Namespaced;
+    const PROTOBUF: Option<&'static Message> = Some(&messages::storage::PERSISTENT_VOLUME_CLAIM);
 }
 
 /// Returns true if the claim names its volume and records that the volume refers back to the claim.

@@ -1,6 +1,10 @@
 //! Objects of CSI drivers: nodes, drivers, capacities and attachments.
 
-use harbormaster_api::{Labels, Quantity, Str, selector::LabelSelector};
+use harbormaster_api::{
+    Labels, Quantity, Str,
+    protobuf::{Message, messages},
+    selector::LabelSelector,
+};
 use harbormaster_framework::resource::{Custom, Resource, ResourceScope};
 use serde::Deserialize;
 
@@ -47,6 +51,7 @@ impl Resource for CsiNode {
     const KIND: &'static str = "CSINode";
     const PLURAL: &'static str = "csinodes";
     const SCOPE: ResourceScope = ResourceScope::Cluster;
+    const PROTOBUF: Option<&'static Message> = Some(&messages::storage::CSI_NODE);
 }
 
 /// Returns the annotation with the in-tree plugins that CSI drivers replace on the node.

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use harbormaster_api::{
     Quantity, Str,
     pod::InTreeDisk,
+    protobuf::{Message, messages},
     selector::{NodeSelector, ParsedNodeSelector},
 };
 use harbormaster_framework::resource::{Resource, ResourceScope};
@@ -145,6 +146,7 @@ impl Resource for PersistentVolume {
     const KIND: &'static str = "PersistentVolume";
     const PLURAL: &'static str = "persistentvolumes";
     const SCOPE: ResourceScope = ResourceScope::Cluster;
+    const PROTOBUF: Option<&'static Message> = Some(&messages::storage::PERSISTENT_VOLUME);
 }
 
 /// Returns the API server's error for a missing volume.

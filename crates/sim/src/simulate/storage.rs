@@ -73,7 +73,7 @@ impl SimulatedCluster<'_> {
     pub(super) fn publish_custom<R: Resource>(&mut self, mut object: Value) {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
-        let raw = RawObject { key: key_of::<R>(&object), json: object.to_string().into() };
+        let raw = RawObject::from_json(key_of::<R>(&object), object.to_string());
         if let Some(explainer) = &mut self.explainer {
             explainer.judge.cache.cluster.set_custom(&raw);
         }

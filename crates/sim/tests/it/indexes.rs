@@ -256,8 +256,8 @@ impl World {
 }
 
 fn changed<R: Resource>(gone: bool, object: &Value) -> Input {
-    let RawObject { key, json } = raw::<R>(object);
-    if gone { Input::CustomGone(key) } else { Input::Custom(RawObject { key, json }) }
+    let raw = raw::<R>(object);
+    if gone { Input::CustomGone(raw.key) } else { Input::Custom(raw) }
 }
 
 fn random_volume(dice: &mut Dice) -> Volume {

@@ -108,7 +108,7 @@ impl World {
     pub(crate) fn tell<R: Resource>(&mut self, object: &Value) {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = ObjectPath::of::<R>(text("namespace"), text("name")).key();
-        self.input(Input::Custom(RawObject { key, json: object.to_string().into() }));
+        self.input(Input::Custom(RawObject::from_json(key, object.to_string())));
     }
 
     pub(crate) fn set_node(&mut self, node: Node) {

@@ -1,5 +1,10 @@
 //! Tests of lists and watches in protobuf.
 
+use harbormaster_api::protobuf::{self, Message, messages};
+use harbormaster_client::fake_server::RecordedRequest;
+use harbormaster_framework::resource::{RawContent, Resource, ResourceKind, ResourceScope};
+use serde::Deserialize;
+
 use super::*;
 
 /// Encodes a field of a message.
@@ -70,4 +75,44 @@ async fn garbage_in_protobuf_leads_to_a_new_list() {
     ]);
     let engine = watch(&server);
     assert_eq!(heard(&engine, 2).await, ["+c@8", "synced"]);
+}
+
+#[derive(Debug, Deserialize)]
+struct Claim {}
+
+impl Resource for Claim {
+    const GROUP: &'static str = "resource.k8s.io";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "ResourceClaim";
+    const PLURAL: &'static str = "resourceclaims";
+    const SCOPE: ResourceScope = ResourceScope::Namespaced;
+    const OLDER_VERSIONS: &'static [OlderVersion] = OLDER;
+    const PROTOBUF: Option<&'static Message> = Some(&messages::devices::RESOURCE_CLAIM);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_plugins_read_is_requested_in_protobuf_if_the_server_has_the_newest_version() {
+    for (is_old, expected) in [(false, [true, true]), (true, [true, false])] {
+        let missing = is_old.then(|| reply(404, "404 page not found"));
+        let last = streamed(Vec::new(), true);
+        let server = FakeServer::script(missing.into_iter().chain([no_streaming(), last]).collect());
+        let kind = CustomKind::new(ServedVersion::of(&ResourceKind::of::<Claim>()));
+        let _engine = watch_kind(kind, &server);
+        while server.requests().len() < 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let is_protobuf = |seen: &RecordedRequest| seen.accept.starts_with(protobuf::CONTENT_TYPE);
+        let found: Vec<bool> = server.requests()[..2].iter().map(is_protobuf).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn an_object_in_protobuf_is_passed_on_as_it_is() {
+    let kind = CustomKind::new(ServedVersion::of(&ResourceKind::of::<Claim>()));
+    let claim = protobuf_pod("c", "7");
+    let decoded = kind.decode(&mut Decoder::new(), &mut Known::default(), Encoded::Protobuf(&claim)).unwrap();
+    let Some(Input::Custom(object)) = decoded.input else { panic!() };
+    assert_eq!((&*object.key.namespace, &*object.key.name, &*decoded.version), ("ns", "c", "7"));
+    assert_eq!(object.content, RawContent::Protobuf(claim.into()));
 }

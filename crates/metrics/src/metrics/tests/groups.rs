@@ -60,7 +60,7 @@ fn add_group_within(engine: &mut Engine, name: &str, priority: i32, cpu: &str, c
         "spec": {"schedulingPolicy": policy, "priority": priority, "schedulingConstraints": constraints},
     });
     let key = ObjectPath::of::<PodGroupObject>("default", name).key();
-    engine.handle(Input::Custom(RawObject { key, json: object.to_string().into() }), NOW);
+    engine.handle(Input::Custom(RawObject::from_json(key, object.to_string())), NOW);
     for at in 0..2 {
         let member = pod(&format!("{name}-{at}")).cpu(cpu).priority(priority);
         let member = member.spec(|spec| spec.pod_group = Some(name.into()));
