@@ -192,7 +192,7 @@ features! {
     DRAResourceClaimDeviceStatus "33 Beta on, 37 Ga on locked";
     DRAResourceClaimGranularStatusAuthorization "36 Beta on" Neutral;
     DRASchedulerFilterTimeout "34 Beta on";
-    DRAWorkloadResourceClaims "36 Alpha off, 37 Beta off" Refused;
+    DRAWorkloadResourceClaims "36 Alpha off, 37 Beta off" HonoredFrom37;
     DynamicResourceAllocation "33 Beta off, 34 Ga on, 35 Ga on locked";
     GangScheduling "35 Alpha off, 37 removed" Refused;
     GenericWorkload "35 Alpha off, 37 Beta off" HonoredFrom37;

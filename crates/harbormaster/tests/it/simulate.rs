@@ -69,6 +69,13 @@ fn gangs_that_must_be_in_one_rack_are_placed_rack_by_rack() {
 }
 
 #[test]
+fn gangs_whose_members_share_a_device_are_placed_where_it_can_be_reached() {
+    let gates = ["--feature-gates", "GenericWorkload=true,DRAWorkloadResourceClaims=true"];
+    let of_example = ["simulate", "-f", "examples/gang-devices", "--all"];
+    assert_golden("gang-devices.txt", &[&of_example[..], &gates[..]].concat());
+}
+
+#[test]
 fn the_question_why_a_pod_waits_is_answered_with_changes_that_would_place_it() {
     assert_golden("why.txt", &["why", "edge/ingress-2", "-f", "examples/"]);
     let of_job = harbormaster(&["why", "job/batch/report", "-f", "examples/"]);

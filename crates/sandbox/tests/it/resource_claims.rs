@@ -1,5 +1,5 @@
-//! Resource claims come from templates, and end with their pods. The pods here have their nodes from the start, so no
-//! scheduler allocates devices.
+//! Resource claims come from templates, and end with their pods or groups. Most pods here have their nodes from the
+//! start, so no scheduler allocates devices.
 
 use super::*;
 
@@ -141,9 +141,7 @@ status:
     sandbox.stop().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_claim_of_a_group_is_created_once_given_to_its_members_and_ends_with_the_group() {
-    const GROUP: &str = "
+const GROUP: &str = "
 apiVersion: scheduling.k8s.io/v1beta1
 kind: PodGroup
 metadata: {name: g}
@@ -152,9 +150,55 @@ spec:
   resourceClaims: [{name: gpu, resourceClaimTemplateName: gpus}]
 ---
 ";
-    let features = Features::of(Release::V1_37)
+
+fn with_claims_of_groups() -> Features {
+    Features::of(Release::V1_37)
         .with(Feature::GenericWorkload, true)
-        .with(Feature::DRAWorkloadResourceClaims, true);
+        .with(Feature::DRAWorkloadResourceClaims, true)
+}
+
+#[tokio::test]
+async fn the_members_of_a_gang_share_the_device_of_their_group() {
+    const DEVICES: &str = "
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: fabric}
+spec:
+  driver: gpu.example.com
+  pool: {name: fabric, generation: 1, resourceSliceCount: 1}
+  allNodes: true
+  devices: [{name: gpu-0}]
+---
+";
+    let manifest = [DEVICES, TEMPLATE, GROUP].concat();
+    let options = Options { features: with_claims_of_groups(), ..options(2, &manifest) };
+    let sandbox = Sandbox::start(options).await.unwrap();
+    for name in ["a", "b"] {
+        let mut pod = pod_with_claim(name);
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+        pod["spec"]["nodeName"].take();
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
+        sandbox.store().create("pods", pod).unwrap();
+    }
+    let node = |name: &str| read(&sandbox, "pods", name)["spec"]["nodeName"].as_str().map(str::to_owned);
+    eventually(|| ["a", "b"].iter().all(|name| node(name).is_some())).await;
+    assert_ne!(node("a"), node("b"));
+    let [claim] = claims(&sandbox).try_into().unwrap();
+    assert_eq!(claim["status"]["allocation"]["devices"]["results"][0]["device"], "gpu-0");
+    let consumers = claim["status"]["reservedFor"].as_array().unwrap();
+    assert_eq!(consumers.len(), 1);
+    assert_eq!((&consumers[0]["resource"], &consumers[0]["name"]), (&json!("podgroups"), &json!("g")));
+    sandbox.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_of_a_group_is_created_once_given_to_its_members_and_ends_with_the_group() {
+    let features = with_claims_of_groups();
     let manifest = [TEMPLATE, GROUP].concat();
     let options = Options { features, scheduler: AttachedScheduler::None, ..options(1, &manifest) };
     let sandbox = Sandbox::start(options).await.unwrap();

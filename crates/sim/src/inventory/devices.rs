@@ -143,6 +143,9 @@ impl Supply {
             if list(group, "/spec/resourceClaims").is_empty() {
                 continue;
             }
+            if uid(group).is_empty() {
+                group["metadata"]["uid"] = format!("{}/{}", namespace(group), name(group)).into();
+            }
             let mut statuses = list(group, "/status/resourceClaimStatuses").to_vec();
             let names = self.names(group, manifests).into_iter();
             statuses.extend(names.map(|(entry, claim)| json!({"name": entry, "resourceClaimName": claim})));

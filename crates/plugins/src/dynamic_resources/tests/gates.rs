@@ -13,10 +13,7 @@ fn only_honored_gates_change_the_plugin() {
     let default = Features::default();
     for feature in Feature::ALL.iter().filter(|feature| feature.name().starts_with("DRA")) {
         let changed = default.with(*feature, !default.enabled(*feature));
-        // Its code is here, but the gate is rejected until the rest of the program supports it.
-        let is_rejected = *feature == Feature::DRAWorkloadResourceClaims;
-        let is_honored =
-            matches!(feature.support(), Support::Honored | Support::HonoredFrom(_)) || is_rejected;
+        let is_honored = matches!(feature.support(), Support::Honored | Support::HonoredFrom(_));
         assert_eq!(build(changed) != build(default), is_honored, "{feature}");
     }
 }

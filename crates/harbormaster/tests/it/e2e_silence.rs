@@ -1,15 +1,11 @@
-//! Connections that die silently: the scheduler must detect the loss when it sends or waits. These tests measure how
-//! long the detection takes, so they have their own program.
-
-#[path = "it/e2e/mod.rs"]
-mod e2e;
+//! Connections that die silently: the scheduler must detect the loss when it sends or waits.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-use e2e::{
+use crate::e2e::{
     cluster::{PATIENCE, events, eventually},
     objects::config,
     process::Harbormaster,

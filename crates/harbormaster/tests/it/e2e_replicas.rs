@@ -1,5 +1,5 @@
 //! Three replicas under faults, for little more than a minute. `harbormaster-oracle replicas` injects more faults, runs
-//! longer, and also checks time limits. Faults and load depend on the clock, so this test has its own program.
+//! longer, and also checks time limits.
 
 use std::path::PathBuf;
 
