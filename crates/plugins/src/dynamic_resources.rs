@@ -392,7 +392,7 @@ impl Reserve<PodDevices> for DynamicResources {
                 false if wanted.has_devices() => None,
                 false => allocations.next(),
             };
-            let (consumer, claim) = (wanted.consumer.clone(), wanted.claim.clone());
+            let (consumer, claim) = (wanted.consumer.clone(), wanted.as_recorded());
             let reserved = ReservedClaim::used_by(consumer, claim, allocation, cx.pod, self.of_groups);
             reserved.sharing(cx.group_cycle.is_some())
         });

@@ -207,6 +207,16 @@ impl Wanted {
         Ok(Self { claim: claim.clone(), consumer, is_pending, within_reach, skips_operations })
     }
 
+    /// Returns the claim as the API server has it, without devices that are only assumed.
+    pub(super) fn as_recorded(&self) -> Custom<ResourceClaim> {
+        let mut claim = self.claim.clone();
+        if self.is_pending {
+            claim.status.allocation = None;
+            claim.in_flight = None;
+        }
+        claim
+    }
+
     fn is_usable(&self, node: NodeRef<'_>, patience: &Patience) -> bool {
         let is_within_reach = self
             .within_reach

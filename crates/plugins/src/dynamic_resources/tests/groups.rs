@@ -5,7 +5,7 @@ use harbormaster_framework::guard::Stopped;
 use harbormaster_testkit::{FakeApi, trial::finished};
 
 use super::*;
-use crate::devices::claim::InFlight;
+use crate::devices::claim::{FINALIZER, InFlight};
 
 /// The plugin of 1.37, with or without claims of groups.
 fn plugin_with(of_groups: bool) -> DynamicResources {
@@ -192,4 +192,28 @@ fn a_shared_claim_is_written_once_and_reserved_for_each_consumer() {
     assert_eq!(bind_both(&json!([]), same), (Ok(()), vec!["p".to_owned(), "q".to_owned()]));
     let error = "claim default/c got allocated elsewhere in the meantime".to_owned();
     assert_eq!(bind_both(&of_group, elsewhere), (Err(error), vec!["uid-g".to_owned()]));
+}
+
+#[test]
+fn whichever_member_is_bound_first_writes_the_devices_of_a_shared_claim() {
+    let entries = json!([{"name": "c", "resourceClaimName": "c"}]);
+    for order in [[0, 1], [1, 0]] {
+        let claims = [claim("c", &[request("r", 1)])];
+        let mut cluster = cluster_with(&entries, claims.clone());
+        cluster.set_group_cycle(Some(1));
+        let trial = Trial::of(plugin_with(true));
+        let placements =
+            ["p", "q"].map(|name| trial.reserve(&mut cluster, &member(name).info(), "n1").unwrap());
+        let server = FakeApi::default();
+        server.set::<ResourceClaim>(claims[0].clone());
+        for at in order {
+            finished(trial.pre_bind(&placements[at], &server.api())).unwrap();
+            let written = server.object(&ObjectPath::of::<ResourceClaim>("default", "c"));
+            assert_eq!(
+                written["status"]["allocation"]["devices"]["results"].as_array().map(Vec::len),
+                Some(1)
+            );
+            assert_eq!(written["metadata"]["finalizers"], json!([FINALIZER]));
+        }
+    }
 }
