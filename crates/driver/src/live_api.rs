@@ -73,7 +73,7 @@ impl CustomNews {
     pub(crate) fn of(inputs: &[Input]) -> Option<Self> {
         let change = |input: &Input| match input {
             Input::Custom(object) => {
-                let state = object.content.json().cloned().map_or(CustomState::Protobuf, CustomState::Json);
+                let state = object.json().cloned().map_or(CustomState::Protobuf, CustomState::Json);
                 Some(CustomChange { key: object.key.clone(), state })
             }
             Input::CustomGone(key) => Some(CustomChange { key: key.clone(), state: CustomState::Gone }),

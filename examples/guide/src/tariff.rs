@@ -82,7 +82,7 @@ mod tests {
         let trial = Trial::of(Tariff { prices_url: "http://power/prices".into() });
         let fetched = trial.fetch(&web.web()).await.unwrap();
         let mut nodes = cluster([node("n").zone("north"), node("s").zone("south")], []);
-        set_custom::<PowerPrices>(&mut nodes, [serde_json::from_str(&fetched.json).unwrap()]);
+        set_custom::<PowerPrices>(&mut nodes, [serde_json::from_str(fetched.json().unwrap()).unwrap()]);
         assert_eq!(trial.scores(&nodes, &pod("p").info()).unwrap(), Some(vec![75, 0]));
     }
 

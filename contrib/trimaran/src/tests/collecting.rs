@@ -10,7 +10,7 @@ async fn fetched(args: Value, web: &FakeWeb) -> Result<Value, String> {
     web.set_now(Timestamp::from_secs(NOW));
     let trial = trial::<LoadVariationRiskBalancing>(args);
     let fetched = trial.fetch(&web.web()).await.map_err(|error| error.to_string())?;
-    Ok(harbormaster::serde_json::from_str(&fetched.json).unwrap())
+    Ok(harbormaster::serde_json::from_str(fetched.json().unwrap()).unwrap())
 }
 
 /// Score that LoadVariationRiskBalancing gives a node of one core with a fetched report.

@@ -110,7 +110,7 @@ async fn after(seconds: u64, received: &Received) -> Vec<String> {
                     format!(
                         "{}={}",
                         object.key.name,
-                        serde_json::from_str::<Value>(object.content.json().unwrap()).unwrap()["sun"]
+                        serde_json::from_str::<Value>(object.json().unwrap()).unwrap()["sun"]
                     )
                 }
                 Input::CustomGone(key) => format!("-{}", key.name),
@@ -180,7 +180,7 @@ fn an_object_gets_a_head() {
     let source = source("a");
     let web = Web::new(Arc::new(servers));
     let fetched = harbormaster_testkit::trial::finished(source.fetch(&web, 7)).unwrap();
-    let json: Value = serde_json::from_str(fetched.content.json().unwrap()).unwrap();
+    let json: Value = serde_json::from_str(fetched.json().unwrap()).unwrap();
     let metadata = json!({"name": "a", "resourceVersion": "7"});
     let expected = json!({"apiVersion": "example.com/v1", "kind": "Weather", "metadata": metadata, "sun": 1});
     assert_eq!((json, fetched.key), (expected, source.key()));

@@ -650,7 +650,7 @@ fn objects_of_an_older_version_are_converted() {
         let decoded = kind.decode(&mut Decoder::new(), &mut Known::default(), json).unwrap();
         let Some(Input::Custom(object)) = decoded.input else { panic!() };
         assert_eq!(object.key.resource, "resourceclaims.v1.resource.k8s.io");
-        assert_eq!(object.content.json().unwrap().contains(r#""from":"v1beta1""#), converted);
+        assert_eq!(object.json().unwrap().contains(r#""from":"v1beta1""#), converted);
     }
 }
 

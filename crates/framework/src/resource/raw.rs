@@ -34,6 +34,14 @@ impl RawObject {
     pub fn from_json(key: CustomKey, json: impl Into<Str>) -> Self {
         Self { key, content: RawContent::Json(json.into()) }
     }
+
+    /// The text of an object in JSON. Objects that plugins fetch are in JSON.
+    pub fn json(&self) -> Option<&Str> {
+        match &self.content {
+            RawContent::Json(json) => Some(json),
+            RawContent::Protobuf(_) => None,
+        }
+    }
 }
 
 /// The field that cannot be decoded, and why.
@@ -50,14 +58,6 @@ impl Field {
 }
 
 impl RawContent {
-    /// The text of an object in JSON.
-    pub fn json(&self) -> Option<&Str> {
-        match self {
-            Self::Json(json) => Some(json),
-            Self::Protobuf(_) => None,
-        }
-    }
-
     /// Decodes the object. The error contains no position in the text, so changes to other parts of the object do not
     /// affect it.
     ///
@@ -65,10 +65,10 @@ impl RawContent {
     pub(super) fn read<T: DeserializeOwned>(&self, layout: Option<&'static Message>) -> Result<T, Field> {
         match (self, layout) {
             (Self::Json(json), _) => {
-                serde_json::from_str(json).or_else(|error| {
+                serde_json::from_str(json).map_err(|error| {
                     let tracked = tracked::<T, _>(&mut serde_json::Deserializer::from_str(json));
                     // If the object can be decoded, the error is in the text after it.
-                    Err(tracked.err().unwrap_or_else(|| Field::new("", without_position(&error.to_string()))))
+                    tracked.err().unwrap_or_else(|| Field::new("", without_position(&error.to_string())))
                 })
             }
             (Self::Protobuf(bytes), Some(layout)) => {

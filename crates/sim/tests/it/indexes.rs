@@ -10,7 +10,7 @@ use harbormaster_core::{BindOutcome, BindTask, Effect, Engine, EvictOutcome, Evi
 use harbormaster_framework::{
     cluster::Cluster,
     index::{ClusterView, Index, IndexKind, Indexes},
-    resource::{RawObject, Resource},
+    resource::Resource,
 };
 use harbormaster_plugins::{
     node_volume_limits::AttachedVolumes,
