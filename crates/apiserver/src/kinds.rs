@@ -103,7 +103,11 @@ impl Kinds {
                 Some(twin) => twin.shelf.clone(),
                 None => Arc::new(Shelf::new(versions.clone(), history, of.fields.clone())),
             };
-            all.push(Arc::new(Kind { columns: columns::of(&of.group, &of.plural).to_vec(), of, shelf }));
+            all.push(Arc::new(Kind {
+                columns: columns::of(&of.group, &of.plural, of.release).to_vec(),
+                of,
+                shelf,
+            }));
         }
         Self { all, defined: Vec::new() }
     }

@@ -181,7 +181,7 @@ impl Context<'_> {
     fn defaults(&self, object: &mut Value) {
         match &self.kind.custom {
             Some(custom) => custom.schema.fill(object),
-            None => defaults::apply(self.kind.defaults, object),
+            None => self.kind.defaults.into_iter().for_each(|defaults| defaults::apply(defaults, object)),
         }
         match self.kind.rules {
             Rules::Pod => pod::defaults(object, self.features.release(), self.now),

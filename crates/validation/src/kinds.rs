@@ -22,6 +22,8 @@ struct Row {
     flags: Flags,
     fields: &'static [&'static str],
     defaults: Defaults,
+    /// Flags and defaults that a release adds.
+    added: Option<(Release, Flags, Defaults)>,
     rules: Rules,
     /// The first release that serves the kind, and the feature gate that must be on; `None` for a kind that is always
     /// served.
@@ -29,6 +31,14 @@ struct Row {
 }
 
 impl Row {
+    /// Returns the flags and defaults that the release adds.
+    fn added_in(&self, release: Release) -> (Flags, Defaults) {
+        match self.added {
+            Some((since, flags, defaults)) if release >= since => (flags, defaults),
+            _ => (0, &[]),
+        }
+    }
+
     fn is_served(&self, features: Features) -> bool {
         self.gate.is_none_or(|(since, gate)| features.release() >= since && features.enabled(gate))
     }
@@ -141,7 +151,7 @@ pub struct Kind {
     /// Fields that field selectors may name in addition to `metadata.name` and `metadata.namespace`.
     pub fields: Vec<String>,
     /// Defaults for fields that are not set.
-    pub(crate) defaults: Defaults,
+    pub(crate) defaults: [Defaults; 2],
     /// Defaults and checks of the kind's objects.
     pub rules: Rules,
     /// Stored form of the kind's objects.
@@ -213,9 +223,9 @@ pub fn table(features: Features) -> Vec<Kind> {
             }
             _ => Vec::new(),
         },
-        flags: row.flags,
+        flags: row.flags | row.added_in(features.release()).0,
         fields: texts(row.fields),
-        defaults: row.defaults,
+        defaults: [row.defaults, row.added_in(features.release()).1],
         rules: row.rules,
         form: match (row.group, row.version) {
             ("events.k8s.io", _) => Form::NewEvents,

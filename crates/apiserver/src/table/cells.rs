@@ -429,3 +429,20 @@ pub(super) fn subjects(binding: &Value, kind: &str) -> String {
 pub(super) fn role(binding: &Value) -> String {
     format!("{}/{}", text(binding, "/roleRef/kind"), text(binding, "/roleRef/name"))
 }
+
+/// Returns the served versions of a definition, in alphabetical order. The version in which objects are stored is marked.
+pub(super) fn served_versions(definition: &Value) -> String {
+    let served = list(definition, "/spec/versions").iter().filter(|version| version["served"] == true);
+    let label = |version: &Value| {
+        let mark = if version["storage"] == true { "(storage)" } else { "" };
+        format!("{}{mark}", text(version, "/name"))
+    };
+    let mut labels: Vec<String> = served.map(label).collect();
+    labels.sort();
+    labels.join(",")
+}
+
+/// Returns true if objects of a definition's kind are served.
+pub(super) fn is_established(definition: &Value, _: Timestamp) -> Value {
+    has_condition(definition, "Established").into()
+}

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use harbormaster_api::Release;
 use serde_json::Value;
 
 use super::{Cell, Column, cells, pods};
@@ -329,8 +330,20 @@ pub(crate) const ROLE_BINDINGS: &[Column] = &[
     wide("ServiceAccounts", Cell::Text(|binding| cells::subjects(binding, "ServiceAccount"))),
 ];
 
+/// The columns of 1.37; earlier ones are [`CREATED`].
+pub(crate) const DEFINITIONS: &[Column] = &[
+    NAME,
+    text("Scope", Cell::At(".spec.scope")),
+    text("Versions", Cell::Text(cells::served_versions)),
+    column("Created At", "date", Cell::At(".metadata.creationTimestamp")),
+    wide("Group", Cell::At(".spec.group")),
+    wide("Kind", Cell::At(".spec.names.kind")),
+    wide("ShortNames", Cell::All(".spec.names.shortNames[*]")),
+    made("Established", "boolean", "", 1, Cell::Made(cells::is_established)),
+];
+
 /// Returns the columns of a built-in kind.
-pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
+pub(crate) fn of(group: &str, plural: &str, release: Release) -> &'static [Column] {
     match (group, plural) {
         ("", "pods") => PODS,
         ("", "nodes") => NODES,
@@ -377,7 +390,10 @@ pub(crate) fn of(group: &str, plural: &str) -> &'static [Column] {
             "mutatingwebhookconfigurations" | "validatingwebhookconfigurations",
         ) => WEBHOOKS,
         ("admissionregistration.k8s.io", _) => POLICY_BINDINGS,
-        ("apiextensions.k8s.io", "customresourcedefinitions") => CREATED,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => match release {
+            Release::V1_36 => CREATED,
+            Release::V1_37 => DEFINITIONS,
+        },
         ("scheduling.k8s.io", "priorityclasses") => PRIORITY_CLASSES,
         ("scheduling.k8s.io", "podgroups") => POD_GROUPS,
         ("coordination.k8s.io", "leases") => LEASES,

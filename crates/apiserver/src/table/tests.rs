@@ -115,3 +115,33 @@ fn every_column_copes_with_malformed_objects() {
         assert_eq!(cells(&kind.columns, &json!(null)).len(), kind.columns.len(), "{}", kind.kind);
     }
 }
+
+#[test]
+fn a_definition_shows_its_served_versions_from_1_37_on() {
+    let version =
+        |name: &str, served: bool, storage: bool| json!({"name": name, "served": served, "storage": storage});
+    let definition = json!({
+        "metadata": {"name": "things.example.com", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Thing", "shortNames": ["t", "th"]},
+            "versions": [version("v1", true, true), version("v1beta1", false, false), version("v1alpha1", true, false)],
+        },
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    });
+    let shown = |release| {
+        cells(columns::of("apiextensions.k8s.io", "customresourcedefinitions", release), &definition)
+    };
+    let created = "2026-01-01T00:00:00Z";
+    assert_eq!(shown(Release::V1_36), ["things.example.com", created]);
+    let expected = [
+        "things.example.com",
+        "Namespaced",
+        "v1(storage),v1alpha1",
+        created,
+        "example.com",
+        "Thing",
+        "t,th",
+        "true",
+    ];
+    assert_eq!(shown(Release::V1_37), expected);
+}

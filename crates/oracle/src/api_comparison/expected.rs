@@ -1,6 +1,7 @@
 //! Expected differences and their reasons.
 
 use anyhow::{Context, Result};
+use harbormaster_api::Release;
 use regex::RegexSet;
 use serde::Deserialize;
 
@@ -14,6 +15,9 @@ pub struct ExpectedDifference {
     pub name: String,
     /// The reason our server's answer differs.
     pub reason: String,
+    /// Last minor version of Kubernetes with the difference, if it ends with one.
+    #[serde(default)]
+    pub until: Option<u32>,
     /// Patterns for lines that only the real server returns.
     #[serde(default)]
     pub real: Vec<String>,
@@ -24,7 +28,11 @@ pub struct ExpectedDifference {
 
 /// All expected differences.
 #[derive(Debug, Clone)]
-pub struct ExpectedDifferences(Vec<(ExpectedDifference, [RegexSet; 2])>);
+pub struct ExpectedDifferences {
+    all: Vec<(ExpectedDifference, [RegexSet; 2])>,
+    /// Minor version of the compared servers, if it matters.
+    minor: Option<u32>,
+}
 
 impl ExpectedDifferences {
     /// Parses the list (YAML).
@@ -34,18 +42,29 @@ impl ExpectedDifferences {
             let sets = [RegexSet::new(&difference.real)?, RegexSet::new(&difference.ours)?];
             anyhow::Ok((difference, sets))
         });
-        Ok(Self(with_patterns.collect::<Result<_>>()?))
+        Ok(Self { all: with_patterns.collect::<Result<_>>()?, minor: None })
+    }
+
+    /// Returns the same list for servers of a release.
+    #[must_use]
+    pub fn of(&self, release: Release) -> Self {
+        Self { minor: Some(release.minor()), ..self.clone() }
     }
 
     /// Iterates over all differences.
     pub fn all(&self) -> impl Iterator<Item = &ExpectedDifference> {
-        self.0.iter().map(|(difference, _)| difference)
+        self.all.iter().map(|(difference, _)| difference)
     }
 
-    /// Removes the lines that the difference `name` matches. Returns true if any line matched.
+    /// Removes the lines that the difference `name` matches. Returns true if any line matched, or if the servers' release
+    /// no longer has the difference.
     pub(super) fn remove_from(&self, lines: &mut Vec<Line<'_>>, name: &str) -> Result<bool> {
-        let found = self.0.iter().find(|(difference, _)| difference.name == name);
-        let (_, [real, ours]) = found.with_context(|| format!("unknown expected difference {name:?}"))?;
+        let found = self.all.iter().find(|(difference, _)| difference.name == name);
+        let (difference, [real, ours]) =
+            found.with_context(|| format!("unknown expected difference {name:?}"))?;
+        if self.minor.zip(difference.until).is_some_and(|(minor, until)| minor > until) {
+            return Ok(true);
+        }
         let before = lines.len();
         lines.retain(|line| match line {
             Line::Both(_) => true,
@@ -70,5 +89,16 @@ mod tests {
         assert!(!expected.remove_from(&mut lines, "a").unwrap());
         assert!(expected.remove_from(&mut lines, "b").is_err());
         assert!(ExpectedDifferences::parse("- {name: a}").is_err());
+    }
+
+    #[test]
+    fn a_difference_that_has_ended_removes_nothing_and_need_not_occur() {
+        let expected =
+            ExpectedDifferences::parse("- {name: a, reason: why, until: 36, real: ['^x']}").unwrap();
+        for (release, left) in [(Release::V1_36, 0), (Release::V1_37, 1)] {
+            let mut lines = vec![Line::First("x")];
+            assert!(expected.of(release).remove_from(&mut lines, "a").unwrap());
+            assert_eq!(lines.len(), left, "{release}");
+        }
     }
 }

@@ -66,6 +66,8 @@ pub(crate) const DEPLOYMENT: Defaults = &[
     ("spec/strategy/?type=RollingUpdate/rollingUpdate+/maxSurge", Text("25%")),
     ("spec/strategy/?type=RollingUpdate/rollingUpdate+/maxUnavailable", Text("25%")),
 ];
+pub(crate) const STATEFUL_SET_OF_1_37: Defaults =
+    &[("spec/updateStrategy/?type=RollingUpdate/rollingUpdate+/maxUnavailable", Number(1))];
 pub(crate) const STATEFUL_SET: Defaults = &[
     ("spec/replicas", Number(1)),
     ("spec/revisionHistoryLimit", Number(10)),
@@ -122,6 +124,8 @@ pub(crate) const CLAIM: Defaults =
     &[("spec/volumeMode", Text("Filesystem")), ("status+/phase", Text("Pending"))];
 pub(crate) const STORAGE_CLASS: Defaults =
     &[("reclaimPolicy", Text("Delete")), ("volumeBindingMode", Text("Immediate"))];
+pub(crate) const CSI_NODE_OF_1_37: Defaults = &[("status", Empty)];
+pub(crate) const CSI_DRIVER_OF_1_37: Defaults = &[("spec/preventPodSchedulingIfMissing", False)];
 pub(crate) const CSI_DRIVER: Defaults = &[
     ("spec/attachRequired", True),
     ("spec/podInfoOnMount", False),

@@ -352,7 +352,7 @@ fn kind_of_version(definition: &Value, version: &Value, names: &Value) -> Kind {
         categories: texts("/categories"),
         flags,
         fields: selectable_fields(definition),
-        defaults: &[],
+        defaults: [&[], &[]],
         rules: Rules::None,
         form: match of_version == stored {
             true => Form::Stored,

@@ -26,7 +26,8 @@ const fn of(
     flags: Flags,
 ) -> Row {
     let (version, defaults, rules) = ("v1", &[], Rules::None);
-    Row { group, version, plural, kind, short_names, flags, fields: &[], defaults, rules, gate: None }
+    let (added, gate) = (None, None);
+    Row { group, version, plural, kind, short_names, flags, fields: &[], defaults, added, rules, gate }
 }
 
 impl Row {
@@ -40,6 +41,11 @@ impl Row {
 
     const fn with_defaults(self, defaults: Defaults) -> Self {
         Self { defaults, ..self }
+    }
+
+    /// Returns the kind with flags and defaults that it has only from the release `since` on.
+    const fn adding(self, since: Release, flags: Flags, defaults: Defaults) -> Self {
+        Self { added: Some((since, flags, defaults)), ..self }
     }
 
     const fn ruled_by(self, rules: Rules) -> Self {
@@ -137,6 +143,7 @@ pub(super) const ROWS: &[Row] = &[
         .ruled_by(Rules::Workload),
     of(APPS, "statefulsets", "StatefulSet", &["sts"], WORKLOAD | SCALE)
         .with_defaults(d::STATEFUL_SET)
+        .adding(Release::V1_37, 0, d::STATEFUL_SET_OF_1_37)
         .ruled_by(Rules::Workload),
     of(APPS, "daemonsets", "DaemonSet", &["ds"], WORKLOAD)
         .with_defaults(d::DAEMON_SET)
@@ -159,6 +166,7 @@ pub(super) const ROWS: &[Row] = &[
         NAMESPACED | STATUS | ALL,
     )
     .in_version("v2")
+    .adding(Release::V1_37, GENERATION, &[])
     .ruled_by(Rules::Autoscaler),
     of(
         "autoscaling",
@@ -167,6 +175,7 @@ pub(super) const ROWS: &[Row] = &[
         &["hpa"],
         NAMESPACED | STATUS | ALL,
     )
+    .adding(Release::V1_37, GENERATION, &[])
     .ruled_by(Rules::Autoscaler),
     of("batch", "jobs", "Job", &[], WORKLOAD)
         .selected_by(&["status.successful"])
@@ -189,9 +198,14 @@ pub(super) const ROWS: &[Row] = &[
     of(RBAC, "clusterroles", "ClusterRole", &[], PATH_NAME),
     of(RBAC, "clusterrolebindings", "ClusterRoleBinding", &[], PATH_NAME),
     of(STORAGE, "storageclasses", "StorageClass", &["sc"], DELETED_OBJECT).with_defaults(d::STORAGE_CLASS),
-    of(STORAGE, "csinodes", "CSINode", &[], VERSIONED | DELETED_OBJECT),
+    of(STORAGE, "csinodes", "CSINode", &[], VERSIONED | DELETED_OBJECT).adding(
+        Release::V1_37,
+        0,
+        d::CSI_NODE_OF_1_37,
+    ),
     of(STORAGE, "csidrivers", "CSIDriver", &[], VERSIONED | GENERATION | UNCHANGED_IS_0 | DELETED_OBJECT)
-        .with_defaults(d::CSI_DRIVER),
+        .with_defaults(d::CSI_DRIVER)
+        .adding(Release::V1_37, 0, d::CSI_DRIVER_OF_1_37),
     of(STORAGE, "csistoragecapacities", "CSIStorageCapacity", &[], NAMESPACED),
     of(STORAGE, "volumeattachments", "VolumeAttachment", &[], STATUS | VERSIONED | DELETED_OBJECT),
     of(STORAGE, "volumeattributesclasses", "VolumeAttributesClass", &["vac"], DELETED_OBJECT),

@@ -36,6 +36,7 @@ fn real(features: Features) -> ControlPlane {
             Feature::TopologyAwareWorkloadScheduling,
             Feature::PodGroupPreemptionPolicy,
             Feature::WorkloadWithJob,
+            Feature::DRAWorkloadResourceClaims,
         ];
         let gates: Vec<String> = gates.iter().map(|gate| format!("{gate}={}", is_on(gate))).collect();
         apiserver_flags.push(format!("--feature-gates={}", gates.join(",")));
@@ -86,7 +87,7 @@ pub(crate) fn differences(
         let ours = play("the in-memory server", &embedded, kubectl, script);
         (theirs.join().expect("the script runs"), ours)
     });
-    let differences =
-        compare(script, &theirs.0, &ours.0, expected).expect("all expected differences are known");
+    let differences = compare(script, &theirs.0, &ours.0, &expected.of(features.release()))
+        .expect("all expected differences are known");
     differences + &theirs.1 + &ours.1
 }
