@@ -3,7 +3,8 @@
 
 use std::env;
 
-use serde_json::json;
+use harbormaster_api::features::Feature;
+use serde_json::{Value, json};
 
 use crate::e2e::{
     cluster::{PATIENCE, delete_pod, eventually, wait_until_bound},
@@ -241,6 +242,71 @@ fn members_with_exclusive_volumes_of_their_own_are_bound() {
     let scene = exclusive_volumes(["c1", "c2"]);
     let _scheduler = scene.start();
     scene.are_bound(&["p1", "p2"]);
+}
+
+const RESOURCES: &str = "/apis/resource.k8s.io/v1";
+
+/// Starts an API server with two nodes that have one device each, a claim for one device, and a gang of two pods that
+/// share the claim. `of_group` is true if the claim is also the group's.
+fn shared_device(of_group: bool) -> GroupScene {
+    let scene = GroupScene::with(&[Feature::DRAWorkloadResourceClaims]);
+    let create = |path: &str, object| scene.create(&format!("{RESOURCES}/{path}"), &object);
+    create("deviceclasses", json!({"metadata": {"name": "gpu"}, "spec": {}}));
+    for node in ["n1", "n2"] {
+        scene.node(node, "4");
+        let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
+        let devices = json!([{"name": "gpu-0"}]);
+        create(
+            "resourceslices",
+            json!({
+                "metadata": {"name": node},
+                "spec": {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices},
+            }),
+        );
+    }
+    let request = json!({"name": "gpu", "exactly": {"deviceClassName": "gpu"}});
+    create(
+        "namespaces/default/resourceclaims",
+        json!({"metadata": {"name": "gpu"}, "spec": {"devices": {"requests": [request]}}}),
+    );
+    let claims = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+    let group = Group::gang("pg", 2);
+    scene.group(if of_group { group.claims(claims.clone()) } else { group });
+    scene.pods(["p1", "p2"].map(|name| member(name).spec("resourceClaims", claims.clone())));
+    scene
+}
+
+/// Returns the consumers of the claim, each with its resource and name.
+fn consumers(scene: &GroupScene) -> Vec<[String; 2]> {
+    let claim = scene.client().get(&format!("{RESOURCES}/namespaces/default/resourceclaims/gpu"));
+    let claim = claim.expect("the claim exists");
+    let consumers = claim["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
+    let text = |consumer: &Value, field: &str| consumer[field].as_str().unwrap_or_default().to_owned();
+    let mut consumers: Vec<_> =
+        consumers.iter().map(|consumer| ["resource", "name"].map(|field| text(consumer, field))).collect();
+    consumers.sort();
+    consumers
+}
+
+#[test]
+fn a_claim_of_a_gang_is_reserved_for_the_gang_and_holds_late_members_to_its_node() {
+    let scene = shared_device(true);
+    let _scheduler = scene.start();
+    scene.are_bound(&["p1", "p2"]);
+    assert_eq!(consumers(&scene), [["podgroups", "pg"]]);
+    let claims = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+    scene.pods([member("late").spec("resourceClaims", claims)]);
+    scene.are_bound(&["late"]);
+    assert_eq!(scene.node_of("late"), scene.node_of("p1"));
+    assert_eq!(consumers(&scene), [["podgroups", "pg"]]);
+}
+
+#[test]
+fn a_claim_that_only_the_members_of_a_gang_list_is_reserved_for_each_of_them() {
+    let scene = shared_device(false);
+    let _scheduler = scene.start();
+    scene.are_bound(&["p1", "p2"]);
+    assert_eq!(consumers(&scene), [["pods", "p1"], ["pods", "p2"]]);
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! Resource claims of simulated pods: created from templates, given devices, and given back.
 
+use harbormaster_api::{
+    Release,
+    features::{Feature, Features},
+};
 use harbormaster_manifests::Source;
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, PodReport, Reading, simulate};
@@ -114,6 +118,51 @@ fn pods_that_name_the_same_claim_share_its_device() {
     assert_eq!(devices(&pods), ["claim shared: gets gpu-0, gpu-1", "", ""]);
     let nodes: Vec<_> = pods.iter().map(|pod| pod.node.as_deref()).collect();
     assert_eq!(nodes, [Some("n1"), Some("n1"), None]);
+}
+
+/// Returns what becomes of a gang of three pods, and of a gang of one pod. Every pod and every gang has the same entry for
+/// a claim. `of_groups` is true if groups have claims.
+fn gangs(of_groups: bool) -> Vec<PodReport> {
+    let group = |name: &str, min_count: usize| {
+        format!(
+            "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {{name: {name}}}\nspec: {{schedulingPolicy: {{gang: \
+             {{minCount: {min_count}}}}}, resourceClaims: [{{name: gpu, resourceClaimTemplateName: one}}]}}\n---\n"
+        )
+    };
+    let member =
+        |name: &str, group: &str| pod(name, &format!("schedulingGroup: {{podGroupName: {group}}}, "));
+    let more = [
+        group("g", 3),
+        group("h", 1),
+        member("a", "g"),
+        member("b", "g"),
+        member("c", "g"),
+        member("d", "h"),
+    ];
+    let features = Features::of(Release::V1_37)
+        .with(Feature::GenericWorkload, true)
+        .with(Feature::DRAWorkloadResourceClaims, of_groups);
+    let text = format!("{CLUSTER}{}", more.concat());
+    let reading = Reading { features, ..Reading::default() };
+    let cluster = Inventory::from_sources(&[Source { name: "f.yaml".into(), text }], reading).unwrap();
+    assert_eq!(cluster.notices, Vec::<String>::new());
+    let engine = Setup::read(None, &Choices { features, ..Choices::default() }).unwrap().engine;
+    simulate(engine, cluster, &mut |_, _| {}).pods
+}
+
+#[test]
+fn the_members_of_a_group_share_the_claim_that_is_created_for_the_group() {
+    let pods = gangs(true);
+    let [of_gang, of_other] = ["claim g-gpu: gets gpu-0", "claim h-gpu: gets gpu-1"];
+    assert_eq!(devices(&pods), [of_gang, of_gang, of_gang, of_other], "{pods:?}");
+    assert!(pods.iter().all(|pod| pod.node.as_deref() == Some("n1")), "{pods:?}");
+}
+
+#[test]
+fn without_claims_of_groups_each_member_gets_a_claim_of_its_own() {
+    let pods = gangs(false);
+    assert_eq!(devices(&pods), ["", "", "", "claim d-gpu: gets gpu-0"], "{pods:?}");
+    assert!(pods[..3].iter().all(|pod| pod.node.is_none()), "{pods:?}");
 }
 
 #[test]

@@ -52,6 +52,12 @@ impl Group {
         self
     }
 
+    /// Sets the resource claims of the group.
+    pub fn claims(mut self, claims: Value) -> Self {
+        self.0["spec"]["resourceClaims"] = claims;
+        self
+    }
+
     /// Lets the group be disrupted only as a whole.
     pub fn whole(mut self) -> Self {
         self.0["spec"]["disruptionMode"] = json!({"all": {}});

@@ -108,6 +108,7 @@ pub fn gates_of_groups(features: Features) -> Vec<String> {
         Feature::GenericWorkload,
         Feature::TopologyAwareWorkloadScheduling,
         Feature::PodGroupPreemptionPolicy,
+        Feature::DRAWorkloadResourceClaims,
     ];
     gates.into_iter().filter(|gate| features.enabled(*gate)).map(|gate| format!("{gate}=true")).collect()
 }
