@@ -238,11 +238,14 @@ impl GroupScene {
     }
 
     /// Deletes a group, as a controller lets it go that protects groups with unfinished pods.
+    /// Waits until the scheduler has seen it.
     pub fn delete_group(&self, name: &str) {
         let path = format!("{GROUPS}/{name}");
         self.client().delete(&path).expect("the group is deleted");
         let patch = json!({"metadata": {"finalizers": null}});
         self.client().merge_patch(&path, &patch).expect("the group is released");
+        // Pods come by another watch. A pod that overtakes the deletion would be tried.
+        sleep(QUIET);
     }
 
     pub fn set_min_count(&self, group: &str, min_count: usize) {
