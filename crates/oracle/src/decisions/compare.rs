@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::outcome::{EVENT, Outcomes, PodOutcome};
+use super::outcome::{CONDITION, EVENT, Outcomes, PodOutcome};
 use super::player::Run;
 use crate::extenders::ExtenderCall;
 
@@ -97,10 +97,14 @@ fn differing_field(left: Option<&PodOutcome>, right: Option<&PodOutcome>) -> Opt
     let (Some(left), Some(right)) = (left, right) else { return Some((0, "existence")) };
     let is_repeated =
         (left.event_is_stale() || right.event_is_stale()) && is_up_to_date(left) && is_up_to_date(right);
-    let ignores_event = is_repeated || left.event_is_hidden || right.event_is_hidden;
+    let ignores_condition = left.lost_a_write() || right.lost_a_write();
+    let ignores_event = ignores_condition || is_repeated || left.event_is_hidden || right.event_is_hidden;
+    let is_ignored = |name: &str| match name {
+        EVENT => ignores_event,
+        _ => ignores_condition && CONDITION.contains(&name),
+    };
     let mut fields = left.fields().into_iter().zip(right.fields()).enumerate();
-    let (rank, ((name, _), _)) =
-        fields.find(|(_, (left, right))| left != right && !(left.0 == EVENT && ignores_event))?;
+    let (rank, ((name, _), _)) = fields.find(|(_, (left, right))| left != right && !is_ignored(left.0))?;
     Some((rank, name))
 }
 
@@ -176,5 +180,22 @@ mod tests {
         assert_eq!(field(&waiting("old", true), &waiting("older", true)), None);
         assert_eq!(field(&waiting("old", false), &waiting("new", false)), Some(EVENT));
         assert_eq!(field(&waiting("old", true), &waiting("older", false)), Some(EVENT));
+    }
+
+    #[test]
+    fn a_member_that_lost_a_write_but_has_a_node_may_say_either() {
+        let member = |node: &str, status: &str, message: &str| {
+            let condition = [status, "", message].map(str::to_owned);
+            PodOutcome { node: node.to_owned(), condition, ..PodOutcome::default() }
+        };
+        let lost = "claim default/c got allocated elsewhere in the meantime";
+        let field = |left: &PodOutcome, right: &PodOutcome| {
+            differing_field(Some(left), Some(right)).map(|found| found.1)
+        };
+        let bound = member("n", "True", "");
+        assert_eq!(field(&member("n", "False", lost), &bound), None);
+        assert_eq!(field(&member("m", "False", lost), &bound), Some("node"));
+        assert_eq!(field(&member("n", "False", "another error"), &bound), Some(CONDITION[0]));
+        assert_eq!(field(&member("", "False", lost), &member("", "False", "x")), Some(CONDITION[2]));
     }
 }

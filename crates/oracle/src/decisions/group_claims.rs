@@ -8,6 +8,8 @@
 //!   kube-scheduler gives a claim the devices of another one.
 //! - A group has at most one claim that may be unavailable on some node, because kube-scheduler chooses at random from
 //!   which of several claims it takes the devices.
+//! - Members that are tried again have no choice: they follow the claim to its node, or each of them may run on one
+//!   node only. There is room for all of them.
 
 use serde_json::{Value, json};
 
@@ -53,9 +55,14 @@ impl GroupClaims {
         objects
     }
 
-    /// Adds claims, possibly none, to a group and to the specs of its members. Returns a claim to create before the
-    /// group.
-    pub(super) fn add_to(&mut self, group: &mut Value, members: &mut [Value]) -> Option<Value> {
+    /// Adds claims, possibly none, to a group and to the specs of its members, which may run on `nodes`. Returns a claim
+    /// to create before the group.
+    pub(super) fn add_to(
+        &mut self,
+        group: &mut Value,
+        members: &mut [Value],
+        nodes: &[String],
+    ) -> Option<Value> {
         let mut named = None;
         for spec in members.iter_mut() {
             if self.random.chance(25) {
@@ -82,6 +89,12 @@ impl GroupClaims {
             push(&mut group["spec"]["resourceClaims"], entry.clone());
             for spec in members.iter_mut() {
                 push(&mut spec["resourceClaims"], entry.clone());
+            }
+        }
+        if !classes.contains(&"local") {
+            for spec in members.iter_mut() {
+                let node = self.random.pick(nodes).as_str();
+                spec["nodeSelector"] = json!({"kubernetes.io/hostname": node});
             }
         }
         named
@@ -130,7 +143,7 @@ mod tests {
         for _ in 0..50 {
             let member = json!({"containers": [{}]});
             let (mut group, mut members) = (json!({"spec": {}}), vec![member.clone(), member]);
-            claims.add_to(&mut group, &mut members);
+            claims.add_to(&mut group, &mut members, &["n".to_owned()]);
             let of_group = group["spec"]["resourceClaims"].as_array().cloned().unwrap_or_default();
             shared += of_group.len();
             for member in &members {

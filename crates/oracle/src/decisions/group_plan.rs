@@ -202,7 +202,7 @@ impl GroupPlan {
     fn add_group(&mut self) -> Group {
         let mut group = self.new_group();
         if let Some(claims) = &mut self.claims {
-            let claim = claims.add_to(&mut group.object, &mut group.templates);
+            let claim = claims.add_to(&mut group.object, &mut group.templates, &self.nodes);
             claim.into_iter().for_each(|claim| self.create(vec![claim]));
         }
         self.create(vec![group.object.clone()]);
@@ -302,6 +302,10 @@ impl GroupPlan {
     }
 
     fn amounts(&mut self) -> Value {
+        if self.claims.is_some() {
+            // There is room for all members, so that devices alone decide.
+            return json!({"cpu": "16", "memory": "64Gi", "pods": "110"});
+        }
         if self.topology == Topology::Hosts {
             const SIZES: [&str; 10] = ["4", "5", "6500m", "8", "10", "12500m", "16", "20", "25", "32"];
             let cpu = SIZES[self.next_node % SIZES.len()];

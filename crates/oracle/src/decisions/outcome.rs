@@ -10,6 +10,13 @@ use crate::extenders::with_sorted_errors;
 /// Name of [`PodOutcome::event`] in [`PodOutcome::fields`].
 pub(super) const EVENT: &str = "FailedScheduling event";
 
+/// Names of the parts of [`PodOutcome::condition`] in [`PodOutcome::fields`].
+pub(super) const CONDITION: [&str; 3] =
+    ["PodScheduled status", "PodScheduled reason", "PodScheduled message"];
+
+/// End of kube-scheduler's message if another member of the group has written a shared claim.
+const LOST_WRITE: &str = " got allocated elsewhere in the meantime";
+
 /// Everything that a scheduler wrote about one pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -78,15 +85,23 @@ impl PodOutcome {
         self.event_is_repeated && self.event != self.condition[2]
     }
 
+    /// Returns true if the pod has a node although an attempt to write a claim has failed. Its condition then says
+    /// either that it is scheduled or that the write failed, whichever was written last.
+    #[must_use]
+    pub fn lost_a_write(&self) -> bool {
+        let texts = [&self.condition[2], &self.event];
+        !self.node.is_empty() && texts.into_iter().any(|text| text.ends_with(LOST_WRITE))
+    }
+
     /// Returns the fields with their names, for comparison.
     #[must_use]
     pub fn fields(&self) -> [(&'static str, &str); 12] {
         let [status, reason, message] = &self.condition;
         [
             ("node", &self.node),
-            ("PodScheduled status", status),
-            ("PodScheduled reason", reason),
-            ("PodScheduled message", message),
+            (CONDITION[0], status),
+            (CONDITION[1], reason),
+            (CONDITION[2], message),
             (EVENT, &self.event),
             ("nominated node", &self.nominated_node),
             ("Preempted event", &self.preempted),
