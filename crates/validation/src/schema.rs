@@ -1,10 +1,13 @@
 //! Schemas: the types of the Kubernetes API, and the conversion of objects to conform to them.
 
+mod declared_order;
+
 use std::{collections::HashMap, sync::OnceLock};
 
 use harbormaster_api::{Quantity, Release, Timestamp, similar::similar};
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::declared_order::in_declared_order;
 use crate::{
     custom::Pruned,
     forms,
