@@ -6,8 +6,8 @@ use crate::FieldError;
 
 /// Errors found in an object, in the order in which the release reports them.
 ///
-/// From 1.37 on, many rules are declarations on the API's types instead of code. kube-apiserver reports what breaks them
-/// after the errors that its code finds.
+/// From 1.37 on, many rules are declarations on the types of the API instead of code. kube-apiserver reports errors
+/// that break them after those that its code finds.
 #[derive(Debug)]
 pub(crate) struct Errors {
     release: Release,

@@ -43,7 +43,12 @@ pub(super) fn check(kind: &Kind, object: &Value, errors: &mut Errors) {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
         let wrong = name_errors(kind, name);
-        errors.extend(wrong.into_iter().map(|why| FieldError::invalid("metadata.name", name, why)));
+        let wrong = wrong.into_iter().map(|why| FieldError::invalid("metadata.name", name, why));
+        // Only device classes declare the form of their names.
+        match kind.rules {
+            Rules::DeviceClass => errors.declared(|errors| errors.extend(wrong)),
+            _ => errors.extend(wrong),
+        }
     }
     check_maps(object, errors);
     check_owners(list(object, "/metadata/ownerReferences"), errors);

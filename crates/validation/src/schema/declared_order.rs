@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{Field, Shape, Type, find};
 
-/// Returns a value of a type as messages show it. Kubernetes declares fields in the order of their protobuf numbers, with
-/// few exceptions.
+/// Returns a value of a type as messages show it. Kubernetes declares fields in the order of their protobuf numbers,
+/// with few exceptions.
 pub(crate) fn in_declared_order(value: &Value, of: &str) -> String {
     match (value, find(of)) {
         (Value::Object(map), Some(of)) => {
