@@ -8,6 +8,7 @@ mod definition;
 mod definition_schema;
 mod definition_status;
 mod devices;
+mod errors;
 mod job_scheduling;
 mod meta;
 mod node;
@@ -33,15 +34,13 @@ pub use pod::default_requests;
 pub use pod_groups::PROTECTION;
 pub use priority::SYSTEM_CLASSES;
 
+use self::errors::Errors;
 use crate::{
     FieldError,
     kinds::{Kind, Rules, STATUS, STATUS_AT_ONCE},
     schema,
     value::remove,
 };
-
-/// Errors found in an object.
-type Errors = Vec<FieldError>;
 
 /// Reason for refusing an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +129,8 @@ impl Context<'_> {
         }
         pod_groups::drop_membership(self, None, object);
         job_scheduling::drop_gated(self, None, object);
-        let mut errors = meta::check(self.kind, object);
+        let mut errors = Errors::new(self.features.release());
+        meta::check(self.kind, object, &mut errors);
         self.check(object, None, &mut errors);
         refuse(errors)
     }
@@ -168,7 +168,8 @@ impl Context<'_> {
         }
         pod_groups::drop_membership(self, Some(old), object);
         job_scheduling::drop_gated(self, Some(old), object);
-        let mut errors = meta::check_update(self.kind, old, object);
+        let mut errors = Errors::new(self.features.release());
+        meta::check_update(self.kind, old, object, &mut errors);
         self.check(object, Some(old), &mut errors);
         refuse(errors)
     }
@@ -212,7 +213,9 @@ impl Context<'_> {
             _ => others::check(self.kind, object, errors),
         }
         if let Some(custom) = &self.kind.custom {
-            custom.check(self.status_only, object, old, errors);
+            let mut found = Vec::new();
+            custom.check(self.status_only, object, old, &mut found);
+            errors.extend(found);
         }
     }
 }
@@ -238,6 +241,7 @@ pub fn warnings(kind: &Kind, old: Option<&Value>, object: &Value) -> Vec<String>
 }
 
 fn refuse(errors: Errors) -> Result<()> {
+    let errors = errors.into_vec();
     if errors.is_empty() { Ok(()) } else { Err(Refusal::Invalid(errors)) }
 }
 

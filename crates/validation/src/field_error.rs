@@ -73,6 +73,27 @@ impl FieldError {
         Self::new(field, "FieldValueNotSupported", &what, &why)
     }
 
+    /// Not exactly one of the fields in a union is set.
+    pub(crate) fn not_one_of(
+        field: impl Into<String>,
+        names: &[&str],
+        is_set: impl Fn(&str) -> bool,
+    ) -> Self {
+        let given: Vec<&str> = names.iter().copied().filter(|name| is_set(name)).collect();
+        let (value, how) = match given[..] {
+            [] => (String::new(), "one"),
+            _ => (format!("{{{}}}", given.join(", ")), "exactly one"),
+        };
+        let all: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        Self::invalid(field, value, format!("must specify {how} of: {}", all.join(", ")))
+    }
+
+    /// The field has too many characters.
+    pub(crate) fn too_many_characters(field: impl Into<String>, most: usize) -> Self {
+        let why = format!("may not be more than {most} characters");
+        Self::new(field, "FieldValueTooLong", "Too long", &why)
+    }
+
     /// The field has too many bytes.
     pub fn too_long(field: impl Into<String>, most: usize) -> Self {
         let why = format!("may not be more than {most} bytes");

@@ -22,20 +22,32 @@ struct Row {
     flags: Flags,
     fields: &'static [&'static str],
     defaults: Defaults,
-    /// Flags and defaults that a release adds.
-    added: Option<(Release, Flags, Defaults)>,
+    /// What a release adds.
+    added: Option<(Release, Added)>,
     rules: Rules,
     /// The first release that serves the kind, and the feature gate that must be on; `None` for a kind that is always
     /// served.
     gate: Option<(Release, Feature)>,
 }
 
+/// What a release adds to a kind that is already served.
+#[derive(Clone, Copy)]
+struct Added {
+    flags: Flags,
+    fields: &'static [&'static str],
+    defaults: Defaults,
+}
+
+impl Added {
+    const NOTHING: Self = Self { flags: 0, fields: &[], defaults: &[] };
+}
+
 impl Row {
-    /// Returns the flags and defaults that the release adds.
-    fn added_in(&self, release: Release) -> (Flags, Defaults) {
+    /// Returns what the release and earlier ones add.
+    fn added_in(&self, release: Release) -> Added {
         match self.added {
-            Some((since, flags, defaults)) if release >= since => (flags, defaults),
-            _ => (0, &[]),
+            Some((since, added)) if release >= since => added,
+            _ => Added::NOTHING,
         }
     }
 
@@ -223,9 +235,9 @@ pub fn table(features: Features) -> Vec<Kind> {
             }
             _ => Vec::new(),
         },
-        flags: row.flags | row.added_in(features.release()).0,
-        fields: texts(row.fields),
-        defaults: [row.defaults, row.added_in(features.release()).1],
+        flags: row.flags | row.added_in(features.release()).flags,
+        fields: texts(&[row.fields, row.added_in(features.release()).fields].concat()),
+        defaults: [row.defaults, row.added_in(features.release()).defaults],
         rules: row.rules,
         form: match (row.group, row.version) {
             ("events.k8s.io", _) => Form::NewEvents,

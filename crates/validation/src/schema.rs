@@ -1,10 +1,13 @@
 //! Schemas: the types of the Kubernetes API, and the conversion of objects to conform to them.
 
+mod declared_order;
+
 use std::{collections::HashMap, sync::OnceLock};
 
 use harbormaster_api::{Quantity, Release, Timestamp, similar::similar};
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::declared_order::in_declared_order;
 use crate::{
     custom::Pruned,
     forms,
@@ -23,14 +26,43 @@ pub struct Field {
     pub of: &'static str,
     /// True if the field is written even when it is zero or absent.
     always: bool,
-    /// True if the field is required.
-    pub required: bool,
+    /// True if the field is required in the oldest release that has it.
+    required: bool,
     /// True for a map that is owned as a whole.
     pub whole: bool,
     /// Identity of list elements.
     pub identity: Identity<'static>,
-    /// The first release that has the field. All releases have those fields that have been there from the oldest one on.
-    pub since: Release,
+    /// The first release that has the field.
+    since: Release,
+    /// True if the feature gate of the field is off by default, so that its value is never kept.
+    is_off: bool,
+    /// What the newest release changes.
+    change: Option<Change>,
+}
+
+/// A change of a field in the newest release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// The release has no such field.
+    Removed,
+    /// The field becomes required, or is no longer required.
+    Requirement,
+}
+
+impl Field {
+    /// Returns true if the release has the field.
+    pub fn is_in(&self, release: Release) -> bool {
+        self.since <= release && self.change_in(release) != Some(Change::Removed)
+    }
+
+    /// Returns true if the field is required in a release.
+    pub fn is_required(&self, release: Release) -> bool {
+        self.required != (self.change_in(release) == Some(Change::Requirement))
+    }
+
+    fn change_in(&self, release: Release) -> Option<Change> {
+        self.change.filter(|_| release >= Release::NEWEST)
+    }
 }
 
 /// Identity of list elements.
@@ -83,7 +115,7 @@ impl Type {
     /// Returns all fields in a release, including those of inlined types, in name order.
     pub fn all_fields(&'static self, release: Release) -> Vec<&'static Field> {
         let mut all = Vec::new();
-        for field in self.fields.values().filter(|field| field.since <= release) {
+        for field in self.fields.values().filter(|field| field.is_in(release)) {
             match find(field.of).filter(|_| field.shape == Shape::Inline) {
                 Some(inlined) => all.extend(inlined.all_fields(release)),
                 None => all.push(field),
@@ -93,6 +125,9 @@ impl Type {
         all
     }
 }
+
+/// Type of a field that the newest release removes.
+const REMOVED: &str = "-";
 
 /// Returns a type of the table.
 pub fn find(name: &str) -> Option<&'static Type> {
@@ -111,13 +146,22 @@ fn types() -> &'static HashMap<&'static str, Type> {
         for line in texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#')) {
             let mut words = line.split(' ').peekable();
             let name = words.next().unwrap_or_default();
-            // Only the table of the newest release adds fields to types of another table.
+            // Only the table of the newest release adds fields to types of another table, and changes their fields.
             let since = if words.peek() == Some(&"+") { Release::NEWEST } else { Release::ALL[0] };
             let of = types.entry(name).or_default();
             of.whole |= words.peek() == Some(&"@");
             for (number, field) in words.filter_map(|word| field(word, since)) {
-                of.by_name.insert(field.name, number);
-                of.fields.insert(number, field);
+                match of.fields.get_mut(&number) {
+                    Some(known) if field.of == REMOVED => known.change = Some(Change::Removed),
+                    Some(known) if known.required != field.required => {
+                        known.change = Some(Change::Requirement);
+                    }
+                    Some(_) => {}
+                    None => {
+                        of.by_name.insert(field.name, number);
+                        of.fields.insert(number, field);
+                    }
+                }
             }
         }
         types
@@ -125,6 +169,7 @@ fn types() -> &'static HashMap<&'static str, Type> {
 }
 
 fn field(word: &'static str, since: Release) -> Option<(u64, Field)> {
+    let (is_off, word) = word.strip_suffix('~').map_or((false, word), |word| (true, word));
     let mut parts = word.splitn(3, ':');
     let (number, name, of) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
     let sign = |of: &'static str, sign: char| of.strip_prefix(sign).map_or((false, of), |of| (true, of));
@@ -145,7 +190,8 @@ fn field(word: &'static str, since: Release) -> Option<(u64, Field)> {
             (Identity::Keys(keys.split(',').map(key).collect()), of)
         }
     };
-    Some((number, Field { name, shape, of, always, required, whole, identity, since }))
+    let change = None;
+    Some((number, Field { name, shape, of, always, required, whole, identity, since, is_off, change }))
 }
 
 /// Returns the type name of a kind, such as `apps.Deployment`. For versions other than `v1`, the name includes the
@@ -277,7 +323,10 @@ impl Walk {
         let Some(of) = find(name) else { return };
         let is_object = of.by_name.contains_key("metadata");
         for (key, value) in std::mem::take(map) {
-            let known = field_named(name, of, &key).filter(|(_, field)| field.since <= self.release);
+            let known = field_named(name, of, &key).filter(|(_, field)| field.is_in(self.release));
+            if known.is_some_and(|(_, field)| field.is_off) {
+                continue;
+            }
             if let Some((owner, field)) = known {
                 self.path.push(Step::Field(field.name));
                 if let Some(value) = self.field(owner, field, value) {
@@ -293,7 +342,7 @@ impl Walk {
                 self.unknown.push(UnknownField { field: format!("{path}{dot}{key}"), similar });
             }
         }
-        fill(of, map);
+        fill(of, self.release, map);
     }
 
     /// Returns the value as the type requires it, or `None` if it is to be omitted.
@@ -344,7 +393,7 @@ impl Walk {
 
     fn single(&mut self, owner: &str, field: &Field, mut value: Value) -> Value {
         if value.is_null() {
-            return zero(field.of);
+            return zero(field.of, self.release);
         }
         let fits = match field.of {
             "s" | "b" => value.is_string(),
@@ -456,20 +505,20 @@ fn field_named<'a>(name: &'a str, of: &'static Type, key: &str) -> Option<(&'a s
 }
 
 /// Adds the fields that are always present.
-fn fill(of: &'static Type, map: &mut Map<String, Value>) {
-    for field in of.fields.values() {
+fn fill(of: &'static Type, release: Release, map: &mut Map<String, Value>) {
+    for field in of.fields.values().filter(|field| field.is_in(release)) {
         if field.shape == Shape::Inline {
             if let Some(inner) = find(field.of) {
-                fill(inner, map);
+                fill(inner, release, map);
             }
         } else if field.always && !map.contains_key(field.name) {
-            let absent = if field.shape == Shape::Single { zero(field.of) } else { Value::Null };
+            let absent = if field.shape == Shape::Single { zero(field.of, release) } else { Value::Null };
             map.insert(field.name.to_owned(), absent);
         }
     }
 }
 
-fn zero(of: &str) -> Value {
+fn zero(of: &str, release: Release) -> Value {
     match of {
         "s" => json!(""),
         "i" | "l" | "d" | "IntOrString" => json!(0),
@@ -478,7 +527,7 @@ fn zero(of: &str) -> Value {
         name => match find(name) {
             Some(of) => {
                 let mut map = Map::new();
-                fill(of, &mut map);
+                fill(of, release, &mut map);
                 Value::Object(map)
             }
             None => Value::Null,
@@ -580,15 +629,6 @@ mod tests {
         assert!(types().len() > 300);
     }
 
-    /// Fields behind feature gates of 1.37, which the table of types lacks.
-    const NEW_FIELDS: [(&str, &str); 5] = [
-        ("core.VolumeMount", "bindMountOptions"),
-        ("resource.ExactDeviceRequest", "derivedAttributes"),
-        ("resource.DeviceSubRequest", "derivedAttributes"),
-        ("resource.DeviceCounterConsumption", "compatibilityGroups"),
-        ("resource.DeviceRequestAllocationResult", "skipNodeOperations"),
-    ];
-
     /// Checks a message of the scheduler's table of protobuf, and the messages in it.
     fn check_message(message: &protobuf::Message, seen: &mut BTreeSet<&'static str>) {
         // The table of types lacks those that a server only sends.
@@ -617,9 +657,6 @@ mod tests {
             let agrees = known.is_some_and(|known| {
                 known.name == name && of.contains(&known.of) && shapes.contains(&known.shape)
             });
-            if NEW_FIELDS.contains(&(message.name, field.name)) {
-                continue;
-            }
             assert!(agrees, "{}: {field:?} but {known:?}", message.name);
             if let protobuf::Kind::Message(inner) = field.of {
                 check_message(inner, seen);

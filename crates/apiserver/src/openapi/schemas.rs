@@ -54,7 +54,7 @@ impl Schemas {
                 let fields = of.all_fields(release);
                 let composed = fields.iter().filter(|field| !is_plain(field.of));
                 composed.for_each(|field| self.add(field.of, release));
-                of_type(of, &fields)
+                of_type(of, &fields, release)
             }
             None => leaf(name),
         };
@@ -62,10 +62,11 @@ impl Schemas {
     }
 }
 
-fn of_type(of: &Type, fields: &[&Field]) -> Value {
+fn of_type(of: &Type, fields: &[&Field], release: Release) -> Value {
     let properties: Map<String, Value> =
         fields.iter().map(|field| (field.name.to_owned(), of_field(field))).collect();
-    let required: Vec<&str> = fields.iter().filter(|field| field.required).map(|field| field.name).collect();
+    let required = fields.iter().filter(|field| field.is_required(release));
+    let required: Vec<&str> = required.map(|field| field.name).collect();
     let mut schema = json!({"type": "object"});
     if !properties.is_empty() {
         schema["properties"] = properties.into();

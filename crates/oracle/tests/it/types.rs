@@ -5,6 +5,7 @@
 //! --ignored` the second. To add a kind, first add a line with only its name, for example `networking.Ingress`. To add
 //! the new fields of a type to the second table, first add a line with its name and a plus sign.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::process::Command;
 
 use harbormaster_api::Release;
 use harbormaster_oracle::components::RealBinary;
+use regex::Regex;
 
 use crate::releases::MAIN;
 
@@ -19,10 +21,12 @@ const TABLES: &str = "../validation/src";
 const MAIN_TABLE: &str = "schema.txt";
 /// Sign of a line with the fields that a release adds to a type.
 const ADDS: &str = "+";
+/// Mark of a field whose feature gate is off by default.
+const OFF: &str = "~";
 
 /// Returns the type of the field that a word defines.
 fn of_field(word: &str) -> Option<&str> {
-    let of = word.rsplit(':').next()?;
+    let of = word.trim_end_matches(OFF).rsplit(':').next()?;
     let of = of.rsplit_once(']').map_or(of, |(_, of)| of);
     Some(of.trim_start_matches(['+', '!', '@', '?', '*', '%', '^']))
 }
@@ -59,7 +63,10 @@ fn real_types(release: Release, kinds: &[&str]) -> String {
     let binary = RealBinary::ensure(release).expect("the components can be built");
     let output = Command::new(binary.path()).arg("types").args(kinds).output().expect("the program starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("types are text")
+    let text = String::from_utf8(output.stdout).expect("types are text");
+    // Kubernetes 1.37 inlines types by an empty name.
+    let unnamed = Regex::new(r" (\d+)::!").expect("the pattern is valid");
+    unnamed.replace_all(&text, " $1:-:^").into_owned()
 }
 
 /// Compares the lines of a table with the expected ones, or writes these.
@@ -82,13 +89,17 @@ fn matches(table: &str, ours: (Vec<&str>, Vec<&str>), real: &[String]) {
 fn own_lines(lines: &[&str], main: &[&str], real: &str) -> Vec<String> {
     let main: BTreeMap<&str, &str> = main.iter().map(|line| (name(line), *line)).collect();
     let real: BTreeMap<&str, &str> = real.lines().map(|line| (name(line), line)).collect();
-    let mut wanted: Vec<&str> = kinds(lines);
+    let extended = lines.iter().filter(|line| adds(line)).map(|line| {
+        let name = name(line);
+        (*line, name, changed_words(main[name], real[name]))
+    });
+    let extended: Vec<(&str, &str, Vec<Cow<'_, str>>)> = extended.collect();
+    let changed = extended.iter().flat_map(|(_, _, words)| words);
+    let mut wanted: Vec<&str> =
+        kinds(lines).into_iter().chain(changed.filter_map(|word| of_field(word))).collect();
     let mut own: BTreeMap<&str, String> = BTreeMap::new();
-    for extended in lines.iter().filter(|line| adds(line)).map(|line| name(line)) {
-        let known: BTreeSet<&str> = main[extended].split(' ').collect();
-        let added: Vec<&str> = real[extended].split(' ').filter(|word| !known.contains(word)).collect();
-        wanted.extend(added.iter().copied().filter_map(of_field));
-        own.insert(extended, format!("{extended} {ADDS} {}", added.join(" ")));
+    for (line, name, words) in &extended {
+        own.insert(name, format!("{name} {ADDS} {}", marked(words, line).join(" ")));
     }
     while let Some(next) = wanted.pop() {
         let Some(line) = real.get(next).filter(|_| !main.contains_key(next)) else { continue };
@@ -97,6 +108,26 @@ fn own_lines(lines: &[&str], main: &[&str], real: &str) -> Vec<String> {
         }
     }
     own.into_values().collect()
+}
+
+/// Returns the words of `line` that `main` does not have, and a word for each field that only `main` has.
+fn changed_words<'a>(main: &str, line: &'a str) -> Vec<Cow<'a, str>> {
+    let known: BTreeSet<&str> = main.split(' ').collect();
+    let number = |word: &str| word.split_once(':').map(|(number, _)| number.to_owned());
+    let numbers: BTreeSet<String> = line.split(' ').filter_map(number).collect();
+    let added = line.split(' ').filter(|word| !known.contains(word)).map(Cow::Borrowed);
+    let removed = main.split(' ').filter(|word| number(word).is_some_and(|it| !numbers.contains(&it)));
+    let removed = removed.filter_map(|word| Some(Cow::Owned(format!("{}:-", word.rsplit_once(':')?.0))));
+    added.chain(removed).collect()
+}
+
+/// Returns the words with the marks that they have in `line`.
+fn marked(words: &[Cow<'_, str>], line: &str) -> Vec<String> {
+    let mark = |word: &Cow<'_, str>| {
+        let with_mark = format!("{word}{OFF}");
+        if line.split(' ').any(|other| other == with_mark) { with_mark } else { word.to_string() }
+    };
+    words.iter().map(mark).collect()
 }
 
 #[test]
@@ -119,10 +150,11 @@ fn the_table_of_types_of_1_37_matches_the_real_types() {
 }
 
 #[test]
-fn a_table_has_the_new_types_and_the_fields_that_are_added_to_listed_types() {
-    let main = ["a.Kind 1:spec:a.Spec 2:status:a.Status", "a.Spec 1:x:s", "a.Status 1:y:s"];
+fn a_table_has_the_new_types_and_the_changed_fields_of_listed_types() {
+    let main = ["a.Kind 1:spec:a.Spec 2:status:a.Status", "a.Spec 1:x:s 4:old:*s", "a.Status 1:y:s"];
     let real = "a.Kind 1:spec:a.Spec 2:status:a.Status\na.More 1:z:*a.Part\na.Part 1:s:s\n\
-                a.Spec 1:x:s 2:more:a.More\na.Status 1:y:s 2:part:a.Other\na.Other\na.New 1:n:a.Part\n";
-    let own = own_lines(&["a.New", "a.Spec +"], &main, real);
-    assert_eq!(own, ["a.More 1:z:*a.Part", "a.New 1:n:a.Part", "a.Part 1:s:s", "a.Spec + 2:more:a.More"]);
+                a.Spec 1:x:+s 2:more:a.More 3:off:t\na.Status 1:y:s 2:part:a.Other\na.Other\na.New 1:n:a.Part\n";
+    let own = own_lines(&["a.New", "a.Spec + 3:off:t~"], &main, real);
+    let spec = "a.Spec + 1:x:+s 2:more:a.More 3:off:t~ 4:old:-";
+    assert_eq!(own, ["a.More 1:z:*a.Part", "a.New 1:n:a.Part", "a.Part 1:s:s", spec]);
 }

@@ -1,12 +1,13 @@
 //! Horizontal pod autoscalers, which are stored as `autoscaling/v2` and can be read and written as `autoscaling/v1`.
 
+use harbormaster_api::Release;
 use serde_json::{Value, json};
 
 use super::{
     Errors,
     checks::{
         self,
-        Check::{By, Fields, Number, Required},
+        Check::{Fields, Required},
         Checks,
     },
 };
@@ -48,15 +49,16 @@ fn cpu_metric(percent: i64) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
-const SPEC: Checks = &[
-    ("minReplicas", Number(1..=i64::MAX, "must be greater than or equal to 1")),
-    ("", By(check_most)),
-    ("scaleTargetRef", Fields(&[("kind", Required("")), ("name", Required(""))])),
-];
+const TARGET: Checks = &[("scaleTargetRef", Fields(&[("kind", Required("")), ("name", Required(""))]))];
 
 pub(super) fn check(scaler: &Value, old: Option<&Value>, errors: &mut Errors) {
     let spec = &scaler["spec"];
-    checks::check(spec, "spec", SPEC, errors);
+    errors.declared(|errors| check_bounds(spec, errors));
+    if number(spec, "/maxReplicas") < number(spec, "/minReplicas") {
+        let why = "must be greater than or equal to `minReplicas`";
+        errors.push(FieldError::invalid("spec.maxReplicas", number(spec, "/maxReplicas"), why));
+    }
+    checks::check(spec, "spec", TARGET, errors);
     let (kind, version) = (text(spec, "/scaleTargetRef/kind"), text(spec, "/scaleTargetRef/apiVersion"));
     let is_as_before = old.is_some_and(|old| {
         let before = &old["spec"]["scaleTargetRef"];
@@ -75,16 +77,25 @@ pub(super) fn check(scaler: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-fn check_most(spec: &Value, place: &str, errors: &mut Errors) {
-    let (least, most) = (number(spec, "/minReplicas"), number(spec, "/maxReplicas"));
-    let place = format!("{place}.maxReplicas");
-    if most == 0 {
-        errors.push(FieldError::required(&place, "must be set and greater than 0"));
-    } else if most < 0 {
-        errors.push(FieldError::invalid(&place, most, "must be greater than or equal to 1"));
+/// Checks the least and the greatest number of replicas.
+fn check_bounds(spec: &Value, errors: &mut Errors) {
+    const PLACE: &str = "spec.maxReplicas";
+    // From 1.37 on, autoscalers can by default scale to zero.
+    let (least, if_missing) = match errors.release() >= Release::V1_37 {
+        true => (0, ""),
+        false => (1, "must be set and greater than 0"),
+    };
+    let min = present(spec, "/minReplicas").and_then(Value::as_i64);
+    if let Some(min) = min.filter(|min| *min < least) {
+        let why = format!("must be greater than or equal to {least}");
+        errors.push(FieldError::invalid("spec.minReplicas", min, why));
     }
-    if most < least {
-        errors.push(FieldError::invalid(&place, most, "must be greater than or equal to `minReplicas`"));
+    match number(spec, "/maxReplicas") {
+        0 => errors.push(FieldError::required(PLACE, if_missing)),
+        most @ ..0 => {
+            errors.push(FieldError::invalid(PLACE, most, "must be greater than or equal to 1"));
+        }
+        _ => {}
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Errors, meta::label_errors};
 use crate::FieldError;
 
 /// A check of a field. Only [`Required`](Check::Required) and [`Choice`](Check::Choice) apply to
-/// a missing field.
+/// a missing field, declared or not.
 pub(super) enum Check {
     /// The field must not be empty. Contains the message.
     Required(&'static str),
@@ -27,6 +27,8 @@ pub(super) enum Check {
     Each(Checks),
     /// No two elements may have the same string in the named field.
     Unique(&'static str),
+    /// A check of a rule that is declared from 1.37 on.
+    Declared(&'static Check),
     /// A check that no table can express.
     By(fn(&Value, &str, &mut Errors)),
 }
@@ -49,7 +51,7 @@ pub(super) const PORT_NUMBER: Check = Check::Number(1..=65535, "must be between 
 pub(super) fn check(value: &Value, place: &str, checks: Checks, errors: &mut Errors) {
     for (name, check) in checks {
         let value = if name.is_empty() { value } else { value.get(name).unwrap_or(&Value::Null) };
-        if value.is_null() && !matches!(check, Check::Required(_) | Check::Choice(_)) {
+        if value.is_null() && !check.applies_to_missing() {
             continue;
         }
         let dot = if place.is_empty() || name.is_empty() { "" } else { "." };
@@ -58,6 +60,13 @@ pub(super) fn check(value: &Value, place: &str, checks: Checks, errors: &mut Err
 }
 
 impl Check {
+    fn applies_to_missing(&self) -> bool {
+        match self {
+            Self::Declared(check) => check.applies_to_missing(),
+            check => matches!(check, Self::Required(_) | Self::Choice(_)),
+        }
+    }
+
     /// Applies the check to a value.
     pub(super) fn ask(&self, value: &Value, place: &str, errors: &mut Errors) {
         let text = value.as_str();
@@ -78,6 +87,7 @@ impl Check {
                 errors.extend(wrong.map(|number| FieldError::invalid(place, number, why)));
             }
             Self::Fields(checks) => check(value, place, checks, errors),
+            Self::Declared(check) => errors.declared(|errors| check.ask(value, place, errors)),
             Self::By(function) => function(value, place, errors),
             Self::Each(checks) => {
                 for (place, element) in elements(value, place) {

@@ -15,22 +15,23 @@ use crate::{
 };
 
 /// Checks a list of conditions.
-pub(super) fn check(conditions: &Value, place: &str, release: Release, errors: &mut Errors) {
+pub(super) fn check(conditions: &Value, place: &str, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (place, condition) in elements(conditions, place) {
         let name = text(condition, "/type");
         if !seen.insert(name) {
-            let field = if release >= Release::V1_37 { place.clone() } else { format!("{place}.type") };
+            let field =
+                if errors.release() >= Release::V1_37 { place.clone() } else { format!("{place}.type") };
             errors.push(FieldError::duplicate(field, name));
         }
-        check_condition(condition, &place, release, errors);
+        check_condition(condition, &place, errors);
     }
 }
 
-fn check_condition(condition: &Value, place: &str, release: Release, errors: &mut Errors) {
+fn check_condition(condition: &Value, place: &str, errors: &mut Errors) {
     const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
     const LONGEST_MESSAGE: usize = 32 << 10;
-    let tells_missing = release >= Release::V1_37;
+    let tells_missing = errors.release() >= Release::V1_37;
     let (name, status) = (text(condition, "/type"), text(condition, "/status"));
     if name.is_empty() && tells_missing {
         errors.push(FieldError::required(format!("{place}.type"), "is required"));

@@ -124,7 +124,6 @@ pub(crate) const CLAIM: Defaults =
     &[("spec/volumeMode", Text("Filesystem")), ("status+/phase", Text("Pending"))];
 pub(crate) const STORAGE_CLASS: Defaults =
     &[("reclaimPolicy", Text("Delete")), ("volumeBindingMode", Text("Immediate"))];
-pub(crate) const CSI_NODE_OF_1_37: Defaults = &[("status", Empty)];
 pub(crate) const CSI_DRIVER_OF_1_37: Defaults = &[("spec/preventPodSchedulingIfMissing", False)];
 pub(crate) const CSI_DRIVER: Defaults = &[
     ("spec/attachRequired", True),

@@ -386,9 +386,9 @@ mod tests {
     }
 
     fn told(definition: &Value, old: Option<&Value>) -> String {
-        let mut errors = Errors::new();
+        let mut errors = Errors::new(Release::default());
         check(definition, old, &mut errors);
-        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        errors.into_vec().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
     #[test]

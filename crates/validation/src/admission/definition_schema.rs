@@ -238,12 +238,13 @@ fn check_root(validation: &Value, has_status: bool, place: &str, errors: &mut Er
         let why = "nullable cannot be true at the root";
         errors.push(FieldError::forbidden(format!("{place}.nullable"), why));
     }
-    let mut structure = Errors::new();
+    let mut structure = Errors::new(errors.release());
     check_structure(schema, Level::Root, &place, &mut structure);
     check_complete(schema, Some(schema), &place, &place, &mut structure);
+    let mut structure = structure.into_vec();
     structure.sort_by_cached_key(ToString::to_string);
     if structure.is_empty() {
-        check_defaults(schema, &place, &mut structure);
+        check_defaults(schema, &place, errors);
     }
     errors.extend(structure);
     check_words(schema, &place, SchemaContext { root: true, ..SchemaContext::default() }, errors);

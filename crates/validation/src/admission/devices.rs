@@ -1,5 +1,5 @@
 //! Dynamic resource allocation: claims, their templates, device classes and resource slices, as with the default feature
-//! gates of Kubernetes 1.36, and rules that taint devices, as in 1.37.
+//! gates of Kubernetes, and rules that taint devices, as in 1.37.
 
 mod claim;
 mod class;
@@ -10,12 +10,19 @@ mod slice;
 mod status;
 mod taint_rule;
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use super::{Context, Errors, meta};
+use super::{
+    Context, Errors,
+    checks::{elements, unique},
+    meta,
+};
 use crate::{
     FieldError,
     kinds::{Kind, Rules},
+    schema::in_declared_order,
     value::{is_true, list, namespace, text},
 };
 
@@ -56,9 +63,16 @@ pub(super) fn check(context: &Context<'_>, object: &Value, old: Option<&Value>, 
     match (context.kind.rules, old) {
         (Rules::ResourceClaim, Some(old)) if context.status_only => {
             check_admin_of_status(context, object, old, errors);
-            status::check(object, old, context.features.release(), errors);
+            status::check(object, old, errors);
         }
-        (Rules::ResourceClaim, Some(old)) => check_unchanged(object, old, "spec", errors),
+        (Rules::ResourceClaim, Some(old)) => {
+            if object.get("spec") != old.get("spec") && errors.has_declarations() {
+                let error = FieldError::invalid("spec", Value::Null, "field is immutable");
+                errors.declared(|errors| errors.push(error));
+            } else {
+                check_unchanged(object, old, "spec", errors);
+            }
+        }
         (Rules::ResourceClaim, None) => {
             check_admin(context, object, "/spec", errors);
             claim::check_spec(&object["spec"], "spec", errors);
@@ -76,7 +90,7 @@ pub(super) fn check(context: &Context<'_>, object: &Value, old: Option<&Value>, 
         }
         (Rules::DeviceClass, _) => class::check(object, errors),
         (Rules::DeviceTaintRule, _) if context.status_only => {
-            taint_rule::check_status(object, context.features.release(), errors);
+            taint_rule::check_status(object, errors);
         }
         (Rules::DeviceTaintRule, _) => taint_rule::check(object, errors),
         (Rules::ResourceSlice, old) => slice::check(object, old, errors),
@@ -138,7 +152,17 @@ fn shared_device(value: &Value) -> [&str; 4] {
     ["/driver", "/pool", "/device", "/shareID"].map(|part| text(value, part))
 }
 
-/// Checks every element of a list. If the list is too long, reports only its length.
+/// Checks that a list is not too long.
+fn is_short(list: &Value, place: &str, most: usize, errors: &mut Errors) -> bool {
+    let count = list.as_array().map_or(0, Vec::len);
+    if count > most {
+        errors.push(FieldError::too_many(place, count as i64, most as i64));
+    }
+    count <= most
+}
+
+/// Checks every element of a list whose length is limited by a declared rule. If the list is too long, reports only its
+/// length.
 fn each(
     list: &Value,
     place: &str,
@@ -146,30 +170,49 @@ fn each(
     errors: &mut Errors,
     mut check: impl FnMut(&Value, &str, &mut Errors),
 ) {
-    let count = list.as_array().map_or(0, Vec::len);
-    if count > most {
-        errors.push(FieldError::too_many(place, count as i64, most as i64));
-        return;
-    }
-    for (place, element) in super::checks::elements(list, place) {
-        check(element, &place, errors);
+    if errors.declared(|errors| is_short(list, place, most, errors)) {
+        elements(list, place).for_each(|(place, element)| check(element, &place, errors));
     }
 }
 
-/// Like [`each`]. Also refuses elements with the key of an earlier element.
+/// Like [`each`]. By another declared rule, also refuses elements of the type `of` with the key of an earlier element.
 fn each_once(
-    list: &Value,
+    (list, of): (&Value, &str),
     place: &str,
     most: usize,
     errors: &mut Errors,
     key: impl Fn(&Value) -> String,
     check: impl FnMut(&Value, &str, &mut Errors),
 ) {
-    each(list, place, most, errors, check);
-    if list.as_array().map_or(0, Vec::len) <= most {
-        let keys = super::checks::elements(list, place).map(|(place, element)| (place, key(element)));
-        super::checks::unique(keys, errors);
+    if !errors.has_declarations() {
+        return each_once_in_code(list, place, most, errors, key, check);
     }
+    if list.as_array().map_or(0, Vec::len) <= most {
+        errors.declared(|errors| {
+            let mut seen = BTreeSet::new();
+            for (place, element) in elements(list, place).filter(|(_, element)| !seen.insert(key(element))) {
+                errors.push(FieldError::duplicate_shown(place, &in_declared_order(element, of)));
+            }
+        });
+    }
+    each(list, place, most, errors, check);
+}
+
+/// Checks every element of a list, its length, and that no element has the key of an earlier element. The rules are not
+/// declared in any release.
+fn each_once_in_code(
+    list: &Value,
+    place: &str,
+    most: usize,
+    errors: &mut Errors,
+    key: impl Fn(&Value) -> String,
+    mut check: impl FnMut(&Value, &str, &mut Errors),
+) {
+    if !is_short(list, place, most, errors) {
+        return;
+    }
+    elements(list, place).for_each(|(place, element)| check(element, &place, errors));
+    unique(elements(list, place).map(|(place, element)| (place, key(element))), errors);
 }
 
 #[cfg(test)]

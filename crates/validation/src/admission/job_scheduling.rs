@@ -6,17 +6,13 @@ use serde_json::Value;
 
 use super::{
     Context, Errors,
-    meta::label_errors,
-    pod_groups::{Field, check_topology},
+    pod_groups::{Field, check_topology, claims},
 };
 use crate::{
     FieldError,
     kinds::{Kind, Rules},
-    value::{list, remove},
+    value::remove,
 };
-
-/// Maximum number of claims of a group.
-const MOST_CLAIMS: usize = 4;
 
 /// Returns the path of the spec of the Job that an object is or that it creates.
 fn spec_of_job(kind: &Kind) -> Option<&'static str> {
@@ -44,30 +40,64 @@ pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>, errors: &m
     let Some(pointer) = spec_of_job(kind) else { return };
     let Some(spec) = object.pointer(pointer) else { return };
     let place = pointer[1..].replace('/', ".");
-    // A CronJob may change its template.
-    let old = old.filter(|_| kind.rules == Rules::Job).and_then(|old| old.pointer(pointer));
-    let spec = Field::new(place, spec, old);
+    let spec = Field::new(place, spec, old.and_then(|old| old.pointer(pointer)));
     let scheduling = spec.field("scheduling");
-    if !may_be_set(&scheduling, errors) || !scheduling.is_set() {
+    if scheduling.is_set() {
+        check_directives(&scheduling, spec.new["parallelism"].as_i64().unwrap_or(1), errors);
+        if kind.rules == Rules::Job {
+            check_variant(&scheduling.field("schedulingPolicy"), errors);
+        }
+    }
+    errors.declared(|errors| check_parts(&scheduling, errors));
+}
+
+/// Checks that the policy suits the Job and the disruption mode.
+fn check_directives(scheduling: &Field<'_>, parallelism: i64, errors: &mut Errors) {
+    let gang = scheduling.field("schedulingPolicy").field("gang");
+    let count = gang.field("minCount");
+    if let Some(number) = count.new.as_i64().filter(|number| *number > parallelism) {
+        let why = format!("must not be greater than parallelism ({parallelism})");
+        errors.push(FieldError::invalid(&count.place, number, why));
+    }
+    let mode = scheduling.field("disruptionMode");
+    if mode.may_be_wrong() && mode.field("all").is_set() && !gang.is_set() {
+        let why = "the disruptionMode `all` is not supported with the Basic scheduling policy";
+        errors.push(FieldError::invalid(mode.place, "", why));
+    }
+}
+
+/// Checks that a changed Job keeps the kind of its policy. The template of a CronJob's Jobs may have another one.
+fn check_variant(policy: &Field<'_>, errors: &mut Errors) {
+    let basic = policy.field("basic");
+    let was_set = policy.old.is_some_and(|old| !old.is_null());
+    if was_set && policy.is_set() && basic.old.map(|old| !old.is_null()) != Some(basic.is_set()) {
+        let why = "the basic/gang policy variant is immutable after creation; only \
+                   schedulingPolicy.gang.minCount may be updated";
+        errors.push(FieldError::invalid(&policy.place, Value::Null, why));
+    }
+}
+
+/// Checks what the parts of the field declare.
+fn check_parts(scheduling: &Field<'_>, errors: &mut Errors) {
+    if !may_be_set(scheduling, errors) || !scheduling.is_set() {
         return;
     }
     let policy = scheduling.field("schedulingPolicy");
     if may_be_set(&policy, errors) && policy.is_set() {
-        check_policy(&policy, spec.new["parallelism"].as_i64().unwrap_or(1), errors);
+        policy.check_one_of(["basic", "gang"], errors);
+        let count = policy.field("gang").field("minCount");
+        if let Some(number) = count.new.as_i64().filter(|number| *number < 1 && count.may_be_wrong()) {
+            errors.push(FieldError::invalid(&count.place, number, "must be greater than or equal to 1"));
+        }
     }
     if let Some(constraints) = scheduling.fixed("schedulingConstraints", errors) {
         check_topology(&constraints.field("topology"), errors);
     }
-    let mode = scheduling.fixed("disruptionMode", errors);
-    if let Some(mode) = mode {
+    if let Some(mode) = scheduling.fixed("disruptionMode", errors) {
         mode.check_one_of(["single", "all"], errors);
-        if !mode.new["all"].is_null() && policy.new["gang"].is_null() {
-            let why = "the disruptionMode `all` is not supported with the Basic scheduling policy";
-            errors.push(FieldError::invalid(mode.place, "", why));
-        }
     }
     if let Some(claims) = scheduling.fixed("resourceClaims", errors) {
-        check_claims(&claims, errors);
+        claims::check(&claims, errors);
     }
 }
 
@@ -80,34 +110,4 @@ fn may_be_set(field: &Field<'_>, errors: &mut Errors) -> bool {
     };
     errors.push(FieldError::invalid(&field.place, Value::Null, why));
     false
-}
-
-fn check_policy(policy: &Field<'_>, parallelism: i64, errors: &mut Errors) {
-    policy.check_one_of(["basic", "gang"], errors);
-    let count = policy.field("gang").field("minCount");
-    if let Some(number) = count.new.as_i64().filter(|number| *number < 1) {
-        errors.push(FieldError::invalid(&count.place, number, "must be greater than or equal to 1"));
-    }
-    if let Some(number) = count.new.as_i64().filter(|number| *number > parallelism) {
-        let why = format!("must not be greater than parallelism ({parallelism})");
-        errors.push(FieldError::invalid(&count.place, number, why));
-    }
-    let had_basic = policy.old.map(|old| !old["basic"].is_null());
-    if had_basic.is_some_and(|had| had == policy.new["basic"].is_null()) {
-        let why = "the basic/gang policy variant is immutable after creation; only \
-                   schedulingPolicy.gang.minCount may be updated";
-        errors.push(FieldError::invalid(&policy.place, Value::Null, why));
-    }
-}
-
-fn check_claims(claims: &Field<'_>, errors: &mut Errors) {
-    let all = list(claims.new, "");
-    if all.len() > MOST_CLAIMS {
-        errors.push(FieldError::too_many(&claims.place, all.len() as i64, MOST_CLAIMS as i64));
-    }
-    for (i, claim) in all.iter().enumerate() {
-        let claim = Field::new(format!("{}[{i}]", claims.place), claim, None);
-        claim.check_required("name", label_errors, errors);
-        claim.check_one_of(["resourceClaimName", "resourceClaimTemplateName"], errors);
-    }
 }

@@ -1,6 +1,9 @@
 //! Defaults and checks of metadata, for all kinds.
 
-use harbormaster_api::labels::{label_value_errors, qualified_name_errors, subdomain_errors};
+use harbormaster_api::{
+    Release,
+    labels::{label_value_errors, qualified_name_errors, subdomain_errors},
+};
 use serde_json::{Map, Value, json};
 
 use super::{Errors, checks::check_form};
@@ -30,8 +33,7 @@ pub fn stamp(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
 }
 
 /// Checks the metadata of a new object.
-pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
-    let mut errors = Errors::new();
+pub(super) fn check(kind: &Kind, object: &Value, errors: &mut Errors) {
     let (name, prefix) = (text(object, "/metadata/name"), text(object, "/metadata/generateName"));
     if !prefix.is_empty() {
         let wrong = name_errors(kind, prefix.strip_suffix('-').unwrap_or(prefix));
@@ -41,25 +43,52 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Errors {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
         let wrong = name_errors(kind, name);
-        errors.extend(wrong.into_iter().map(|why| FieldError::invalid("metadata.name", name, why)));
-    }
-    check_maps(object, &mut errors);
-    for owner in list(object, "/metadata/ownerReferences") {
-        for (part, version) in [("apiVersion", "version "), ("kind", ""), ("name", ""), ("uid", "")] {
-            if owner[part].as_str().unwrap_or_default().is_empty() {
-                let field = format!("metadata.ownerReferences.{part}");
-                errors.push(FieldError::invalid(field, "", format!("{version}must not be empty")));
-            }
+        let wrong = wrong.into_iter().map(|why| FieldError::invalid("metadata.name", name, why));
+        // Only device classes declare the form of their names.
+        match kind.rules {
+            Rules::DeviceClass => errors.declared(|errors| errors.extend(wrong)),
+            _ => errors.extend(wrong),
         }
     }
+    check_maps(object, errors);
+    check_owners(list(object, "/metadata/ownerReferences"), errors);
     for (i, finalizer) in list(object, "/metadata/finalizers").iter().filter_map(Value::as_str).enumerate() {
-        check_form(finalizer, "metadata.finalizers", qualified_name_errors, &mut errors);
+        check_form(finalizer, "metadata.finalizers", qualified_name_errors, errors);
         if !kind.is_custom() && !finalizer.contains('/') && !FINALIZERS.contains(&finalizer) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(format!("metadata.finalizers[{i}]"), finalizer, why));
         }
     }
-    errors
+}
+
+fn check_owners(owners: &[Value], errors: &mut Errors) {
+    const PLACE: &str = "metadata.ownerReferences";
+    // From 1.37 on, an error names the reference.
+    let is_exact = errors.release() >= Release::V1_37;
+    for (i, owner) in owners.iter().enumerate() {
+        let place = if is_exact { format!("{PLACE}[{i}]") } else { PLACE.to_owned() };
+        for part in ["apiVersion", "kind", "name", "uid"] {
+            let (value, field) = (text(owner, &format!("/{part}")), format!("{place}.{part}"));
+            let is_version = part == "apiVersion";
+            let (if_empty, if_wrong) = match is_exact {
+                true => ("must not be empty", "must be <group>/<version> or <version>"),
+                false if is_version => ("version must not be empty", "version must not be empty"),
+                false => ("must not be empty", ""),
+            };
+            if value.is_empty() && is_exact {
+                errors.push(FieldError::required(field, if_empty));
+            } else if value.is_empty() {
+                errors.push(FieldError::invalid(field, "", if_empty));
+            } else if is_version && !is_group_version(value) {
+                errors.push(FieldError::invalid(field, value, if_wrong));
+            }
+        }
+    }
+}
+
+/// Returns true for a version, with or without a group.
+fn is_group_version(version: &str) -> bool {
+    version.matches('/').count() < 2 && !version.ends_with('/')
 }
 
 /// Returns warnings about finalizers that are added to a custom resource.
@@ -199,9 +228,20 @@ pub(super) fn label_errors(text: &str) -> Vec<String> {
     errors
 }
 
+/// Checks a DNS label, by a declared rule.
+pub(super) fn check_declared_label(name: &str, place: &str, errors: &mut Errors) {
+    let form =
+        if errors.has_declarations() { |name: &str| in_bytes(label_errors(name)) } else { label_errors };
+    errors.declared(|errors| check_form(name, place, form, errors));
+}
+
+/// Returns errors in the words of declared rules, which limit the length in bytes.
+pub(super) fn in_bytes(errors: Vec<String>) -> Vec<String> {
+    errors.into_iter().map(|why| why.replace("63 characters", "63 bytes")).collect()
+}
+
 /// Restores the fields that no update may change, increments the generation if necessary, and checks the rest.
-pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Errors {
-    let mut errors = Errors::new();
+pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value, errors: &mut Errors) {
     let empty = Map::new();
     let before = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     if let Some(metadata) = map(object, "metadata") {
@@ -248,8 +288,7 @@ pub(super) fn check_update(kind: &Kind, old: &Value, object: &mut Value) -> Erro
         let generation = before.get("generation").and_then(Value::as_i64).unwrap_or(0) + 1;
         object["metadata"]["generation"] = json!(generation);
     }
-    check_maps(object, &mut errors);
-    errors
+    check_maps(object, errors);
 }
 
 /// Returns the fields whose changes the generation counts. The status counts only for custom resources without a

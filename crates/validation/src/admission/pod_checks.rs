@@ -417,7 +417,12 @@ fn check_overhead(overhead: &Value, place: &str, errors: &mut Errors) {
 }
 
 /// Checks limits and requests. `unknown` returns the errors for a resource name that is well-formed but may be unknown.
-fn check_resources(resources: &Value, place: &str, unknown: fn(&str, &str) -> Errors, errors: &mut Errors) {
+fn check_resources(
+    resources: &Value,
+    place: &str,
+    unknown: fn(&str, &str) -> Vec<FieldError>,
+    errors: &mut Errors,
+) {
     let (mut huge_pages, mut usual) = (false, false);
     for part in ["limits", "requests"] {
         for (name, quantity) in entries(resources, &format!("/{part}")) {

@@ -2,7 +2,7 @@
 //! GenericWorkload. Of the other gates of pod groups, only TopologyAwareWorkloadScheduling, PodGroupPreemptionPolicy and
 //! DRAWorkloadResourceClaims can be on.
 
-mod claims;
+pub(super) mod claims;
 mod field;
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub(super) use self::field::Field;
 use super::{
     Context, Errors, Refusal, conditions,
-    meta::{label_errors, path_segment_errors},
+    meta::{in_bytes, label_errors, path_segment_errors},
     priority,
 };
 use crate::{
@@ -139,7 +139,7 @@ pub(super) fn check(context: &Context<'_>, object: &Value, old: Option<&Value>, 
     match context.kind.rules {
         Rules::PodGroup if context.status_only => {
             let conditions = &object["status"]["conditions"];
-            conditions::check(conditions, "status.conditions", context.features.release(), errors);
+            conditions::check(conditions, "status.conditions", errors);
             claims::check_names(object, errors);
         }
         Rules::PodGroup => {
@@ -322,11 +322,6 @@ fn short_name_errors(name: &str) -> Vec<String> {
 /// Returns the errors in a string that must be the key of a label.
 fn label_key_errors(key: &str) -> Vec<String> {
     in_bytes(qualified_name_errors(key))
-}
-
-/// Here, the messages limit the length in bytes.
-fn in_bytes(errors: Vec<String>) -> Vec<String> {
-    errors.into_iter().map(|why| why.replace("63 characters", "63 bytes")).collect()
 }
 
 #[cfg(test)]

@@ -2,11 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    Context, Errors, Refusal,
-    checks::{self, Check::Required, Checks, LABEL},
-    forbidden,
-};
+use super::{Context, Errors, Refusal, forbidden, meta::check_declared_label};
 use crate::{
     FieldError,
     value::{default, entries, list, map, present, text},
@@ -14,18 +10,20 @@ use crate::{
 
 const CLASSES: &str = "runtimeclasses.node.k8s.io";
 
-const CLASS: Checks = &[("handler", Required("")), ("handler", LABEL)];
-
 pub(super) fn check(class: &Value, old: Option<&Value>, errors: &mut Errors) {
     if let Some(old) = old {
         if old.get("handler") != class.get("handler") {
-            let handler = class.get("handler").cloned().unwrap_or_default();
-            errors.push(FieldError::invalid("handler", handler, "field is immutable"));
+            // Errors about declared rules do not show the value.
+            let shown = class.get("handler").filter(|_| !errors.has_declarations()).cloned();
+            let error = FieldError::invalid("handler", shown.unwrap_or_default(), "field is immutable");
+            errors.declared(|errors| errors.push(error));
         }
         return;
     }
-    let is_empty = text(class, "/handler").is_empty();
-    checks::check(class, "", if is_empty { &CLASS[..1] } else { CLASS }, errors);
+    match text(class, "/handler") {
+        "" => errors.declared(|errors| errors.push(FieldError::required("handler", ""))),
+        handler => check_declared_label(handler, "handler", errors),
+    }
 }
 
 /// Adds to a new pod the overhead, node selector and tolerations of its class.

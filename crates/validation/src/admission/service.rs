@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Context, Errors};
+use super::Context;
 use crate::{
     FieldError,
     value::{default, list, list_mut, text},
@@ -22,7 +22,7 @@ pub(super) fn admit(
     context: &Context<'_>,
     old: Option<&Value>,
     service: &mut Value,
-) -> std::result::Result<(), Errors> {
+) -> std::result::Result<(), Vec<FieldError>> {
     let kind = text(service, "/spec/type").to_owned();
     if kind == "ExternalName" || !service.get("spec").is_some_and(Value::is_object) {
         return Ok(());

@@ -8,7 +8,7 @@ use super::{
     Errors,
     checks::{
         self, AT_LEAST_ZERO,
-        Check::{self, By, Choice, Fields, OneOf},
+        Check::{self, By, Choice, Declared, Fields, OneOf},
         Checks,
     },
     pod_checks::{SELECTOR, check_pod},
@@ -52,7 +52,7 @@ const JOB: Checks = &[("spec", Fields(JOB_SPEC))];
 const CRON_JOB: Checks = &[(
     "spec",
     Fields(&[
-        ("schedule", Check::Required("")),
+        ("schedule", Declared(&Check::Required(""))),
         ("schedule", By(check_schedule)),
         ("startingDeadlineSeconds", AT_LEAST_ZERO),
         ("concurrencyPolicy", Choice(&["Allow", "Forbid", "Replace"])),
@@ -80,6 +80,7 @@ pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>, errors: &m
         "Deployment" => checks::check(object, "", DEPLOYMENT, errors),
         "StatefulSet" => checks::check(object, "", STATEFUL_SET, errors),
         "DaemonSet" => checks::check(object, "", DAEMON_SET, errors),
+        "ReplicationController" => errors.declared(|errors| checks::check(object, "", REPLICAS, errors)),
         _ => checks::check(object, "", REPLICAS, errors),
     }
     if kind.kind == "ReplicationController" {

@@ -3,8 +3,8 @@
 use harbormaster_api::{Release, features::Feature};
 
 use super::{
-    ALL, DELETED_OBJECT, Flags, GENERATION, LABEL_NAME, NAMESPACED, PATH_NAME, REVIEW, Row, Rules, SCALE,
-    STATUS, STATUS_AT_ONCE, UNCHANGED_IS_0, VERSIONED,
+    ALL, Added, DELETED_OBJECT, Flags, GENERATION, LABEL_NAME, NAMESPACED, PATH_NAME, REVIEW, Row, Rules,
+    SCALE, STATUS, STATUS_AT_ONCE, UNCHANGED_IS_0, VERSIONED,
 };
 use crate::admission::defaults::{self as d, Defaults};
 
@@ -43,9 +43,9 @@ impl Row {
         Self { defaults, ..self }
     }
 
-    /// Returns the kind with flags and defaults that it has only from the release `since` on.
-    const fn adding(self, since: Release, flags: Flags, defaults: Defaults) -> Self {
-        Self { added: Some((since, flags, defaults)), ..self }
+    /// Returns the kind with properties that it has only from the release `since` on.
+    const fn adding(self, since: Release, added: Added) -> Self {
+        Self { added: Some((since, added)), ..self }
     }
 
     const fn ruled_by(self, rules: Rules) -> Self {
@@ -143,7 +143,7 @@ pub(super) const ROWS: &[Row] = &[
         .ruled_by(Rules::Workload),
     of(APPS, "statefulsets", "StatefulSet", &["sts"], WORKLOAD | SCALE)
         .with_defaults(d::STATEFUL_SET)
-        .adding(Release::V1_37, 0, d::STATEFUL_SET_OF_1_37)
+        .adding(Release::V1_37, Added { defaults: d::STATEFUL_SET_OF_1_37, ..Added::NOTHING })
         .ruled_by(Rules::Workload),
     of(APPS, "daemonsets", "DaemonSet", &["ds"], WORKLOAD)
         .with_defaults(d::DAEMON_SET)
@@ -166,7 +166,7 @@ pub(super) const ROWS: &[Row] = &[
         NAMESPACED | STATUS | ALL,
     )
     .in_version("v2")
-    .adding(Release::V1_37, GENERATION, &[])
+    .adding(Release::V1_37, Added { flags: GENERATION, ..Added::NOTHING })
     .ruled_by(Rules::Autoscaler),
     of(
         "autoscaling",
@@ -175,7 +175,7 @@ pub(super) const ROWS: &[Row] = &[
         &["hpa"],
         NAMESPACED | STATUS | ALL,
     )
-    .adding(Release::V1_37, GENERATION, &[])
+    .adding(Release::V1_37, Added { flags: GENERATION, ..Added::NOTHING })
     .ruled_by(Rules::Autoscaler),
     of("batch", "jobs", "Job", &[], WORKLOAD)
         .selected_by(&["status.successful"])
@@ -198,14 +198,10 @@ pub(super) const ROWS: &[Row] = &[
     of(RBAC, "clusterroles", "ClusterRole", &[], PATH_NAME),
     of(RBAC, "clusterrolebindings", "ClusterRoleBinding", &[], PATH_NAME),
     of(STORAGE, "storageclasses", "StorageClass", &["sc"], DELETED_OBJECT).with_defaults(d::STORAGE_CLASS),
-    of(STORAGE, "csinodes", "CSINode", &[], VERSIONED | DELETED_OBJECT).adding(
-        Release::V1_37,
-        0,
-        d::CSI_NODE_OF_1_37,
-    ),
+    of(STORAGE, "csinodes", "CSINode", &[], VERSIONED | DELETED_OBJECT),
     of(STORAGE, "csidrivers", "CSIDriver", &[], VERSIONED | GENERATION | UNCHANGED_IS_0 | DELETED_OBJECT)
         .with_defaults(d::CSI_DRIVER)
-        .adding(Release::V1_37, 0, d::CSI_DRIVER_OF_1_37),
+        .adding(Release::V1_37, Added { defaults: d::CSI_DRIVER_OF_1_37, ..Added::NOTHING }),
     of(STORAGE, "csistoragecapacities", "CSIStorageCapacity", &[], NAMESPACED),
     of(STORAGE, "volumeattachments", "VolumeAttachment", &[], STATUS | VERSIONED | DELETED_OBJECT),
     of(STORAGE, "volumeattributesclasses", "VolumeAttributesClass", &["vac"], DELETED_OBJECT),
@@ -287,6 +283,7 @@ pub(super) const ROWS: &[Row] = &[
         .ruled_by(Rules::ResourceClaimTemplate),
     of(RESOURCE, "resourceslices", "ResourceSlice", &[], GENERATION | DELETED_OBJECT)
         .selected_by(&["spec.nodeName", "spec.driver"])
+        .adding(Release::V1_37, Added { fields: &["spec.pool.name"], ..Added::NOTHING })
         .ruled_by(Rules::ResourceSlice),
     of(RESOURCE, "deviceclasses", "DeviceClass", &[], GENERATION | DELETED_OBJECT)
         .ruled_by(Rules::DeviceClass),

@@ -51,7 +51,8 @@ pub(super) fn check_spec(spec: &Value, place: &str, errors: &mut Errors) {
     let (devices, place) = (&spec["devices"], format!("{place}.devices"));
     let requests = Requests::of(devices);
     let name = |request: &Value| text(request, "/name").to_owned();
-    each_once(&devices["requests"], &format!("{place}.requests"), MOST, errors, name, check_request);
+    let all = (&devices["requests"], "resource.DeviceRequest");
+    each_once(all, &format!("{place}.requests"), MOST, errors, name, check_request);
     each(
         &devices["constraints"],
         &format!("{place}.constraints"),
@@ -73,12 +74,20 @@ fn check_request(request: &Value, place: &str, errors: &mut Errors) {
             let why = "exactly one of `exactly` or `firstAvailable` is required";
             errors.push(FieldError::required(place, why));
         }
-        (Some(exactly), []) => check_wish(exactly, &format!("{place}.exactly"), errors),
+        (Some(exactly), []) => {
+            let place = format!("{place}.exactly");
+            let class = format!("{place}.deviceClassName");
+            names::check_class(text(exactly, "/deviceClassName"), &class, errors);
+            check_wish(exactly, &place, errors);
+        }
         (None, _) => {
             let name = |request: &Value| text(request, "/name").to_owned();
-            let (list, place) = (&request["firstAvailable"], format!("{place}.firstAvailable"));
-            each_once(list, &place, MOST_ALTERNATIVES, errors, name, |alternative, place, errors| {
+            let place = format!("{place}.firstAvailable");
+            let all = (&request["firstAvailable"], "resource.DeviceSubRequest");
+            each_once(all, &place, MOST_ALTERNATIVES, errors, name, |alternative, place, errors| {
                 names::check_label(text(alternative, "/name"), &format!("{place}.name"), errors);
+                let class = format!("{place}.deviceClassName");
+                names::check_declared_class(text(alternative, "/deviceClassName"), &class, errors);
                 check_wish(alternative, place, errors);
             });
         }
@@ -89,10 +98,9 @@ fn check_request(request: &Value, place: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks the fields that requests and their alternatives have in common.
+/// Checks the fields that requests and their alternatives have in common, except the device class.
 fn check_wish(wish: &Value, place: &str, errors: &mut Errors) {
     const MODES: [&str; 2] = ["All", "ExactCount"];
-    names::check_class(text(wish, "/deviceClassName"), &format!("{place}.deviceClassName"), errors);
     selector::check(&wish["selectors"], &format!("{place}.selectors"), errors);
     let (mode, count) = (text(wish, "/allocationMode"), number(wish, "/count"));
     match mode {
@@ -104,7 +112,9 @@ fn check_wish(wish: &Value, place: &str, errors: &mut Errors) {
             errors.push(FieldError::invalid(format!("{place}.count"), count, "must be greater than zero"));
         }
         "All" | "ExactCount" => {}
-        other => errors.push(FieldError::unsupported(format!("{place}.allocationMode"), other, &MODES)),
+        other => errors.declared(|errors| {
+            errors.push(FieldError::unsupported(format!("{place}.allocationMode"), other, &MODES));
+        }),
     }
     check_tolerations(&wish["tolerations"], &format!("{place}.tolerations"), errors);
 }
@@ -139,7 +149,7 @@ impl<'a> Requests<'a> {
     /// Checks a list of distinct references.
     pub(super) fn check_all(&self, references: &Value, place: &str, errors: &mut Errors) {
         let name = |reference: &Value| reference.as_str().unwrap_or_default().to_owned();
-        each_once(references, place, MOST, errors, name, |reference, place, errors| {
+        each_once((references, ""), place, MOST, errors, name, |reference, place, errors| {
             self.check(reference.as_str().unwrap_or_default(), place, errors);
         });
     }

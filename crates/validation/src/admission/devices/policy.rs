@@ -1,9 +1,9 @@
 //! Policies for how much of a shared device's capacity a request may take.
 
-use harbormaster_api::Quantity;
+use harbormaster_api::{Quantity, Release};
 use serde_json::Value;
 
-use super::{super::Errors, each_once};
+use super::{super::Errors, each_once_in_code};
 use crate::{
     FieldError,
     value::{list, present},
@@ -54,7 +54,7 @@ fn check_values(values: &Value, default: &Quantity, most: &Quantity, place: &str
         }
     }
     let key = |value: &Value| quantity(value).map_or(0, |value| value.value()).to_string();
-    each_once(values, place, MOST_VALUES, errors, key, |value, place, errors| {
+    each_once_in_code(values, place, MOST_VALUES, errors, key, |value, place, errors| {
         if let Some(value) = quantity(value).filter(|value| value > most) {
             let why = format!("option is larger than capacity value: {most}");
             errors.push(invalid(place.to_owned(), &value, why));
@@ -73,12 +73,14 @@ fn check_range(range: &Value, default: &Quantity, most: &Quantity, place: &str, 
         return;
     };
     let (max, step) = (quantity(&range["max"]), quantity(&range["step"]));
+    let is_newer = errors.release() >= Release::V1_37;
     if min > *most {
         let why = format!("min is larger than capacity value: {most}");
         errors.push(invalid(field("min"), &min, why));
     }
     if *default < min {
-        errors.push(invalid(field("min"), default, format!("default is less than min: {min}")));
+        let place = field(if is_newer { "default" } else { "min" });
+        errors.push(invalid(place, default, format!("default is less than min: {min}")));
     }
     if let Some(max) = &max {
         if min > *max {
@@ -89,16 +91,21 @@ fn check_range(range: &Value, default: &Quantity, most: &Quantity, place: &str, 
             errors.push(invalid(field("max"), max, why));
         }
         if default > max {
-            errors.push(invalid(field("max"), default, format!("default is more than max: {max}")));
+            let place = field(if is_newer { "default" } else { "max" });
+            errors.push(invalid(place, default, format!("default is more than max: {max}")));
         }
     }
     let Some(step) = step else { return };
+    if is_newer && step.nanos() <= 0 {
+        errors.push(invalid(field("step"), &step, "must be greater than zero"));
+        return;
+    }
     if min.nanos().saturating_add(step.nanos()) > most.nanos() {
         let why = format!("one step {} is larger than capacity value: {most}", sum(&min, &step));
         errors.push(invalid(field("step"), &step, why));
     }
     for value in std::iter::once(default).chain(&max) {
-        // A step of zero, on which kube-apiserver's request handler panics, fits nothing.
+        // A step of zero, on which the request handler of kube-apiserver 1.36 panics, fits nothing.
         let rest = value.value().wrapping_sub(min.value()).checked_rem(step.value());
         if rest != Some(0) {
             let why = format!("value is not a multiple of a given step ({step}) from ({min})");

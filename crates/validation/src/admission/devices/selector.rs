@@ -46,7 +46,7 @@ pub(super) fn check_tolerations(tolerations: &Value, place: &str, errors: &mut E
 fn check_toleration(toleration: &Value, place: &str, errors: &mut Errors) {
     let (key, value) = (text(toleration, "/key"), text(toleration, "/value"));
     if !key.is_empty() {
-        names::check_label_key(key, &format!("{place}.key"), errors);
+        names::check_toleration_key(key, &format!("{place}.key"), errors);
     }
     match text(toleration, "/operator") {
         "Exists" if !value.is_empty() => {
@@ -55,29 +55,29 @@ fn check_toleration(toleration: &Value, place: &str, errors: &mut Errors) {
         }
         "Exists" => {}
         "Equal" => check_form(value, &format!("{place}.value"), label_value_errors, errors),
-        "" => errors.push(FieldError::required(format!("{place}.operator"), "")),
-        other => {
-            errors.push(FieldError::unsupported(format!("{place}.operator"), other, &["Equal", "Exists"]));
-        }
+        operator => errors.declared(|errors| {
+            check_choice(operator, &["Equal", "Exists"], &format!("{place}.operator"), errors);
+        }),
     }
     let effect = text(toleration, "/effect");
     if !effect.is_empty() {
-        check_effect(effect, &format!("{place}.effect"), errors);
+        errors.declared(|errors| check_choice(effect, &EFFECTS, &format!("{place}.effect"), errors));
     }
 }
 
 pub(super) fn check_taint(taint: &Value, place: &str, errors: &mut Errors) {
     names::check_label_key(text(taint, "/key"), &format!("{place}.key"), errors);
     check_form(text(taint, "/value"), &format!("{place}.value"), label_value_errors, errors);
-    match text(taint, "/effect") {
-        "" => errors.push(FieldError::required(format!("{place}.effect"), "")),
-        effect => check_effect(effect, &format!("{place}.effect"), errors),
-    }
+    let effect = text(taint, "/effect");
+    errors.declared(|errors| check_choice(effect, &EFFECTS, &format!("{place}.effect"), errors));
 }
 
-fn check_effect(effect: &str, place: &str, errors: &mut Errors) {
-    if !EFFECTS.contains(&effect) {
-        errors.push(FieldError::unsupported(place, effect, &EFFECTS));
+/// Checks that a string is one of the known ones.
+pub(super) fn check_choice(text: &str, known: &[&str], place: &str, errors: &mut Errors) {
+    if text.is_empty() {
+        errors.push(FieldError::required(place, ""));
+    } else if !known.contains(&text) {
+        errors.push(FieldError::unsupported(place, text, known));
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn check_configuration(configuration: &Value, place: &str, errors: &m
     match configuration.get("opaque") {
         None | Some(Value::Null) => errors.push(FieldError::required(format!("{place}.opaque"), "")),
         Some(opaque) => {
-            names::check_driver(text(opaque, "/driver"), &format!("{place}.opaque.driver"), errors);
+            names::check_declared_driver(text(opaque, "/driver"), &format!("{place}.opaque.driver"), errors);
             let parameters = opaque.get("parameters").unwrap_or(&Value::Null);
             check_object(parameters, &format!("{place}.opaque.parameters"), errors);
         }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use harbormaster_api::Timestamp;
+use harbormaster_api::{Release, Timestamp};
 use serde_json::Value;
 
 use super::{
-    super::{Errors, pod_checks},
-    each, each_once, names, policy,
+    super::{Errors, checks::elements, meta::check_declared_label, pod_checks},
+    each_once, each_once_in_code, is_short, names, policy,
     selector::check_taint,
     status::check_binding_conditions,
 };
@@ -35,6 +35,8 @@ const LONGEST_KEY: usize = 96;
 
 /// Fields for lists of values in an attribute. Their feature gate is off.
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
+/// All fields of an attribute, in the order in which messages list them.
+const MEMBERS: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
 /// Fields for single values in an attribute.
 const VALUES: [&str; 4] = ["bool", "int", "string", "version"];
 
@@ -85,12 +87,12 @@ pub(super) fn check(slice: &Value, old: Option<&Value>, errors: &mut Errors) {
     let most = if devices.iter().any(is_complex) { MOST_COMPLEX_DEVICES } else { MOST_DEVICES };
     let name = |value: &Value| text(value, "/name").to_owned();
     let per_device = is_true(spec, "/perDeviceNodeSelection");
-    each_once(&spec["devices"], "spec.devices", most, errors, name, |device, place, errors| {
+    each_once_in_code(&spec["devices"], "spec.devices", most, errors, name, |device, place, errors| {
         let devices = old.map_or(&[] as &[Value], |old| list(old, "/spec/devices"));
         let old = devices.iter().find(|old| old["name"] == device["name"]);
         check_device(device, old, per_device, place, errors);
     });
-    let (counters, place) = (&spec["sharedCounters"], "spec.sharedCounters");
+    let (counters, place) = ((&spec["sharedCounters"], "resource.CounterSet"), "spec.sharedCounters");
     each_once(counters, place, MOST_COUNTER_SETS, errors, name, |set, place, errors| {
         check_counters(set, "name", place, errors);
     });
@@ -171,22 +173,29 @@ fn check_device(device: &Value, old: Option<&Value>, per_device: bool, place: &s
     }
     check_map(device, "attributes", place, errors, check_attribute);
     let is_shared = is_true(device, "/allowMultipleAllocations");
-    check_map(device, "capacity", place, errors, |capacity, place, errors| {
-        let Some(wanted) = present(capacity, "/requestPolicy") else { return };
-        let place = format!("{place}.requestPolicy");
-        if is_shared {
-            policy::check(capacity, wanted, &place, errors);
-        } else {
-            errors.push(FieldError::forbidden(place, "allowMultipleAllocations must be true"));
-        }
-    });
+    // From 1.37 on, capacities that are as before are not checked again.
+    let is_as_before = old.is_some_and(|old| old["capacity"] == device["capacity"]);
+    if !is_as_before || errors.release() < Release::V1_37 {
+        check_map(device, "capacity", place, errors, |capacity, place, errors| {
+            let Some(wanted) = present(capacity, "/requestPolicy") else { return };
+            let place = format!("{place}.requestPolicy");
+            if is_shared {
+                policy::check(capacity, wanted, &place, errors);
+            } else {
+                errors.push(FieldError::forbidden(place, "allowMultipleAllocations must be true"));
+            }
+        });
+    }
     if old.is_none_or(|old| old["taints"] != device["taints"]) {
-        each(&device["taints"], &format!("{place}.taints"), MOST_TAINTS, errors, check_taint);
+        let (taints, place) = (&device["taints"], format!("{place}.taints"));
+        if is_short(taints, &place, MOST_TAINTS, errors) {
+            elements(taints, &place).for_each(|(place, taint)| check_taint(taint, &place, errors));
+        }
     }
     let set = |consumption: &Value| text(consumption, "/counterSet").to_owned();
     let consumed = format!("{place}.consumesCounters");
     each_once(
-        &device["consumesCounters"],
+        (&device["consumesCounters"], "resource.DeviceCounterConsumption"),
         &consumed,
         MOST_CONSUMED_SETS,
         errors,
@@ -269,8 +278,13 @@ fn check_attribute(attribute: &Value, place: &str, errors: &mut Errors) {
     }
     let given = VALUES.iter().filter(|name| !attribute[**name].is_null()).count();
     if given != 1 {
-        let shown = if given == 0 { Value::from("") } else { attribute.clone() };
-        errors.push(FieldError::invalid(place, shown, "exactly one value must be specified"));
+        let error = if errors.has_declarations() {
+            FieldError::not_one_of(place, &MEMBERS, |name| !attribute[name].is_null())
+        } else {
+            let shown = if given == 0 { Value::from("") } else { attribute.clone() };
+            FieldError::invalid(place, shown, "exactly one value must be specified")
+        };
+        errors.declared(|errors| errors.push(error));
     }
 }
 
@@ -301,12 +315,12 @@ fn check_counters(value: &Value, name: &str, place: &str, errors: &mut Errors) {
     let place = format!("{place}.counters");
     let keys: BTreeSet<&str> = entries(value, "/counters").map(|(key, _)| &**key).collect();
     if keys.is_empty() {
-        errors.push(FieldError::required(place, ""));
+        errors.declared(|errors| errors.push(FieldError::required(place, "")));
     } else if keys.len() > MOST_COUNTERS {
         errors.push(FieldError::too_many(place, keys.len() as i64, MOST_COUNTERS as i64));
     } else {
         for key in keys {
-            names::check_label(key, &place, errors);
+            check_declared_label(key, &place, errors);
         }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use harbormaster_api::Release;
 use serde_json::{Value, json};
 
 use super::{
     super::{Errors, conditions, pod_checks},
     claim::Requests,
     each, each_once, names,
-    selector::{MOST, check_configuration, check_object},
+    selector::{MOST, check_choice, check_configuration, check_object},
     shared_device,
 };
 use crate::{
@@ -43,11 +42,12 @@ pub(super) fn drop_released(old: &Value, claim: &mut Value) {
     }
 }
 
-pub(super) fn check(claim: &Value, old: &Value, release: Release, errors: &mut Errors) {
+pub(super) fn check(claim: &Value, old: &Value, errors: &mut Errors) {
     let (status, before) = (&claim["status"], &old["status"]);
     let uid = |consumer: &Value| text(consumer, "/uid").to_owned();
     let place = "status.reservedFor";
-    each_once(&status["reservedFor"], place, MOST_CONSUMERS, errors, uid, |consumer, place, errors| {
+    let consumers = (&status["reservedFor"], "resource.ResourceClaimConsumerReference");
+    each_once(consumers, place, MOST_CONSUMERS, errors, uid, |consumer, place, errors| {
         for part in ["resource", "name", "uid"] {
             if consumer[part].as_str().unwrap_or_default().is_empty() {
                 errors.push(FieldError::required(format!("{place}.{part}"), ""));
@@ -55,7 +55,7 @@ pub(super) fn check(claim: &Value, old: &Value, release: Release, errors: &mut E
         }
     });
     let allocation = present(status, "/allocation");
-    check_devices(status, release, errors);
+    check_devices(status, errors);
     if !list(status, "/reservedFor").is_empty() {
         if allocation.is_none() {
             errors.push(FieldError::forbidden(place, "may not be specified when `allocated` is not set"));
@@ -70,7 +70,12 @@ pub(super) fn check(claim: &Value, old: &Value, release: Release, errors: &mut E
     }
     match (present(before, "/allocation"), allocation) {
         (Some(old), Some(new)) if old != new => {
-            errors.push(FieldError::invalid("status.allocation", new.clone(), "field is immutable"));
+            let (value, why) = match errors.has_declarations() {
+                true => (Value::Null, "field cannot be modified once set"),
+                false => (new.clone(), "field is immutable"),
+            };
+            let error = FieldError::invalid("status.allocation", value, why);
+            errors.declared(|errors| errors.push(error));
         }
         (None, Some(new)) => {
             check_allocation(new, &Requests::of(&claim["spec"]["devices"]), "status.allocation", errors);
@@ -83,19 +88,17 @@ fn check_allocation(allocation: &Value, requests: &Requests<'_>, place: &str, er
     let devices = &allocation["devices"];
     each(&devices["results"], &format!("{place}.devices.results"), MOST, errors, |result, place, errors| {
         requests.check(text(result, "/request"), &format!("{place}.request"), errors);
-        check_identity(result, place, errors);
+        names::check_declared_driver(text(result, "/driver"), &format!("{place}.driver"), errors);
+        names::check_declared_pool(text(result, "/pool"), &format!("{place}.pool"), errors);
+        names::check_label(text(result, "/device"), &format!("{place}.device"), errors);
         check_binding_conditions(result, place, errors);
         check_share(result, place, errors);
     });
     let configs = format!("{place}.devices.config");
     each(&devices["config"], &configs, 2 * MOST, errors, |config, place, errors| {
         const SOURCES: [&str; 2] = ["FromClaim", "FromClass"];
-        let field = format!("{place}.source");
-        match text(config, "/source") {
-            "" => errors.push(FieldError::required(field, "")),
-            source if SOURCES.contains(&source) => {}
-            other => errors.push(FieldError::unsupported(field, other, &SOURCES)),
-        }
+        let (source, field) = (text(config, "/source"), format!("{place}.source"));
+        errors.declared(|errors| check_choice(source, &SOURCES, &field, errors));
         requests.check_all(&config["requests"], &format!("{place}.requests"), errors);
         check_configuration(config, place, errors);
     });
@@ -151,11 +154,12 @@ pub(super) fn check_binding_conditions(device: &Value, place: &str, errors: &mut
     errors.push(FieldError::invalid(format!("{place}.{name}"), value.clone(), format!("{name} {why}")));
 }
 
-fn check_devices(status: &Value, release: Release, errors: &mut Errors) {
+fn check_devices(status: &Value, errors: &mut Errors) {
     let results = list(status, "/allocation/devices/results");
     let allocated: BTreeSet<[&str; 4]> = results.iter().map(shared_device).collect();
     let identity = |device: &Value| shared_device(device).join("/");
-    each_once(&status["devices"], "status.devices", usize::MAX, errors, identity, |device, place, errors| {
+    let devices = (&status["devices"], "resource.AllocatedDeviceStatus");
+    each_once(devices, "status.devices", usize::MAX, errors, identity, |device, place, errors| {
         check_identity(device, place, errors);
         check_share(device, place, errors);
         let key = shared_device(device);
@@ -164,7 +168,7 @@ fn check_devices(status: &Value, release: Release, errors: &mut Errors) {
             let shown = json!({"Driver": driver, "Pool": pool, "Device": name, "ShareID": share});
             errors.push(FieldError::invalid(place, shown, "must be an allocated device in the claim"));
         }
-        check_conditions(&device["conditions"], &format!("{place}.conditions"), release, errors);
+        check_conditions(&device["conditions"], &format!("{place}.conditions"), errors);
         if let Some(data) = present(device, "/data") {
             check_object(data, &format!("{place}.data"), errors);
         }
@@ -172,23 +176,36 @@ fn check_devices(status: &Value, release: Release, errors: &mut Errors) {
     });
 }
 
-pub(super) fn check_conditions(conditions: &Value, place: &str, release: Release, errors: &mut Errors) {
+pub(super) fn check_conditions(conditions: &Value, place: &str, errors: &mut Errors) {
     let count = list(conditions, "").len();
     if count > MOST_CONDITIONS {
         errors.push(FieldError::too_many(place, count as i64, MOST_CONDITIONS as i64));
     }
-    conditions::check(conditions, place, release, errors);
+    conditions::check(conditions, place, errors);
 }
 
 fn check_network(data: &Value, place: &str, errors: &mut Errors) {
-    for (name, most) in [("interfaceName", 256), ("hardwareAddress", 128)] {
+    let check_length = |name: &str, most: usize, errors: &mut Errors| {
         if data[name].as_str().is_some_and(|text| text.len() > most) {
-            errors.push(FieldError::too_long(format!("{place}.{name}"), most));
+            let error = FieldError::too_long(format!("{place}.{name}"), most);
+            errors.declared(|errors| errors.push(error));
         }
+    };
+    // The declaration of the hardware address is the last one.
+    let is_last = errors.has_declarations();
+    check_length("interfaceName", 256, errors);
+    if !is_last {
+        check_length("hardwareAddress", 128, errors);
     }
+    check_addresses(&data["ips"], &format!("{place}.ips"), errors);
+    if is_last {
+        check_length("hardwareAddress", 128, errors);
+    }
+}
+
+fn check_addresses(addresses: &Value, place: &str, errors: &mut Errors) {
     let address = |address: &Value| address.as_str().unwrap_or_default().to_owned();
-    let place = format!("{place}.ips");
-    each_once(&data["ips"], &place, MOST_ADDRESSES, errors, address, |address, place, errors| {
+    each_once((addresses, ""), place, MOST_ADDRESSES, errors, address, |address, place, errors| {
         let address = address.as_str().unwrap_or_default();
         match canonical(address) {
             None => {

@@ -1,6 +1,6 @@
 //! Rules that taint devices.
 
-use harbormaster_api::{Release, Timestamp};
+use harbormaster_api::Timestamp;
 use serde_json::Value;
 
 use super::{super::Errors, names, selector::check_taint, status::check_conditions};
@@ -35,6 +35,6 @@ pub(super) fn check(rule: &Value, errors: &mut Errors) {
     check_taint(&spec["taint"], "spec.taint", errors);
 }
 
-pub(super) fn check_status(rule: &Value, release: Release, errors: &mut Errors) {
-    check_conditions(&rule["status"]["conditions"], "status.conditions", release, errors);
+pub(super) fn check_status(rule: &Value, errors: &mut Errors) {
+    check_conditions(&rule["status"]["conditions"], "status.conditions", errors);
 }

@@ -1,4 +1,4 @@
-use harbormaster_api::{Timestamp, features::Features};
+use harbormaster_api::{Release, Timestamp, features::Features};
 use serde_json::{Value, json};
 
 use super::super::{Context, Others, Refusal};
@@ -19,15 +19,25 @@ impl Others for Plain {
 
 /// Admits a new object or, if `old` is given, a changed object.
 fn admit(old: Option<&Value>, object: Value, status_only: bool) -> Result<Value, Vec<String>> {
+    admit_in(Features::default(), old, object, status_only)
+}
+
+/// Like [`admit`], in a release.
+fn admit_in(
+    features: Features,
+    old: Option<&Value>,
+    object: Value,
+    status_only: bool,
+) -> Result<Value, Vec<String>> {
     let mut object = object;
     let name = object["kind"].as_str().unwrap_or_default().to_owned();
-    let kinds = kinds::table(Features::default());
+    let kinds = kinds::table(features);
     let kind = kinds.iter().find(|kind| kind.kind == name).unwrap();
     let context = Context {
         kind,
         others: &Plain,
         now: Timestamp::default(),
-        features: Features::default(),
+        features,
         default_tolerations: false,
         taint_new_nodes: false,
         status_only,
@@ -519,5 +529,55 @@ fn the_time_of_a_rules_taint_is_that_of_its_effect() {
     ] {
         let admitted = admit(Some(&rule("None", old)), new, false).unwrap();
         assert_eq!(admitted["spec"]["taint"]["timeAdded"], expected);
+    }
+}
+
+#[test]
+fn releases_with_declared_rules_report_these_after_the_others() {
+    const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
+                         start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for \
+                         validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+    let features = Features::of(Release::V1_37);
+    let refused = |object: Value| admit_in(features, None, object, false).unwrap_err().join("\n");
+    let twice = json!({"requests": [{"name": "r", "firstAvailable": [
+        {"name": "s", "deviceClassName": "c"}, {"name": "s", "deviceClassName": ""}, {"name": "S", "deviceClassName": "c"},
+    ]}]});
+    let place = "spec.devices.requests[0].firstAvailable";
+    let second = r#"{"name":"s","deviceClassName":"","allocationMode":"ExactCount","count":1}"#;
+    assert_eq!(
+        refused(claim(twice)),
+        format!(
+            "{place}[2].name: Invalid value: \"S\": {LABEL}\n{place}[1]: Duplicate value: {second}\n\
+             {place}[1].deviceClassName: Required value"
+        )
+    );
+    let config = json!({"config": [{"opaque": {"driver": "D".repeat(64), "parameters": 1}}]});
+    assert_eq!(
+        refused(class(config)),
+        "spec.config[0].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object\n\
+         spec.config[0].opaque.driver: Too long: may not be more than 63 characters"
+    );
+    for (name, expected) in [
+        ("gpu", "a name must be a domain-prefixed path, such as 'example.com/my-prop'"),
+        ("kubernetes.io/gpu", "must not have \"kubernetes.io/\" domain"),
+    ] {
+        let expected = format!("spec.extendedResourceName: Invalid value: {name:?}: {expected}");
+        assert_eq!(refused(class(json!({"extendedResourceName": name}))), expected);
+    }
+}
+
+#[test]
+fn fields_whose_gates_are_off_are_dropped_and_those_of_other_releases_are_unknown() {
+    let devices = json!({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "derivedAttributes": [
+        {"name": "a/b", "expression": "1"},
+    ]}}]});
+    let kinds_of = |release| kinds::table(Features::of(release));
+    for (release, unknown) in [(Release::V1_36, 1), (Release::V1_37, 0)] {
+        let kinds = kinds_of(release);
+        let kind = kinds.iter().find(|kind| kind.kind == "ResourceClaim").unwrap();
+        let mut object = claim(devices.clone());
+        let misfits = crate::schema::inspect(kind, &mut object);
+        assert_eq!(misfits.unknown_fields().len(), unknown, "{release}");
+        assert_eq!(object.pointer("/spec/devices/requests/0/exactly/derivedAttributes"), None, "{release}");
     }
 }

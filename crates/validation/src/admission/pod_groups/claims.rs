@@ -23,7 +23,7 @@ pub(super) fn are_kept(context: &Context<'_>, old: Option<&Value>) -> bool {
 }
 
 /// Checks that there are not too many claims, and that each names either a claim or a template.
-pub(super) fn check(claims: &Field<'_>, errors: &mut Errors) {
+pub(in crate::admission) fn check(claims: &Field<'_>, errors: &mut Errors) {
     let (place, all) = (&claims.place, list(claims.new, ""));
     if all.len() > MOST_CLAIMS {
         errors.push(FieldError::too_many(place, all.len() as i64, MOST_CLAIMS as i64));

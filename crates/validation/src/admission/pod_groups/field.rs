@@ -58,14 +58,10 @@ impl<'a> Field<'a> {
         if self.old.map(are_set) == Some(are_set(self.new)) {
             return;
         }
-        let [first, second] = names;
-        let (value, how) = match are_set(self.new) {
-            [true, true] => (format!("{{{first}, {second}}}"), "exactly one"),
-            [false, false] => (String::new(), "one"),
-            _ => return,
-        };
-        let why = format!("must specify {how} of: `{first}`, `{second}`");
-        errors.push(FieldError::invalid(&self.place, value, why));
+        if let [true, true] | [false, false] = are_set(self.new) {
+            let error = FieldError::not_one_of(&self.place, &names, |name| is_given(&self.new[name]));
+            errors.push(error);
+        }
     }
 
     /// Checks a string that must not be empty.
