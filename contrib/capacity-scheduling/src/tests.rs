@@ -1,6 +1,7 @@
 //! The worked examples of scheduler-plugins, the index, and messages.
 
 mod groups;
+mod sort;
 
 use harbormaster::{
     Registry,

@@ -3,26 +3,26 @@
 use super::*;
 
 /// A group of namespaces, with amounts of memory.
-fn group(name: &str, min: u64, max: u64, namespaces: &[&str]) -> Value {
+pub(super) fn group(name: &str, min: u64, max: u64, namespaces: &[&str]) -> Value {
     let namespaces: Vec<Value> = namespaces.iter().map(|name| json!({ "name": name })).collect();
     let spec = json!({"min": {"memory": min}, "max": {"memory": max}, "namespaces": namespaces});
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-fn below(mut group: Value, parent: &str) -> Value {
+pub(super) fn below(mut group: Value, parent: &str) -> Value {
     group["spec"]["parent"] = json!(parent);
     group
 }
 
 /// The same group with a weight for each of its namespaces.
-fn weighted(mut group: Value, weights: &[u32]) -> Value {
+pub(super) fn weighted(mut group: Value, weights: &[u32]) -> Value {
     for (at, weight) in weights.iter().enumerate() {
         group["spec"]["namespaces"][at]["weight"] = json!(weight);
     }
     group
 }
 
-fn world_of(groups: Vec<Value>, quotas: Vec<Value>, pods: Vec<PodBuilder>) -> Cluster {
+pub(super) fn world_of(groups: Vec<Value>, quotas: Vec<Value>, pods: Vec<PodBuilder>) -> Cluster {
     let mut nodes = world(quotas, pods);
     set_custom::<QuotaGroup>(&mut nodes, groups);
     nodes
