@@ -36,7 +36,7 @@ pub struct QuotaTerms {
     reaches_other_quotas: bool,
 }
 
-/// The pod for which others are evicted.
+/// The pod for which others are evicted, or the members of a group.
 #[derive(Clone, Debug)]
 struct Claimant {
     request: Vec<(Str, i128)>,
@@ -67,15 +67,15 @@ enum Right {
 }
 
 impl QuotaTerms {
-    /// Returns the terms for a pod.
-    pub fn new(ledger: &Ledger, claim: Option<Claim<'_>>, pod: &PodInfo) -> Self {
+    /// Returns the terms for a pod, or for members of a group, of this priority.
+    pub fn new(ledger: &Ledger, claim: Option<Claim<'_>>, priority: i32) -> Self {
         let used = ledger.lasting();
         let claimant = claim.map(|claim| Claimant::new(claim, &used));
         let mut terms = Self {
             tree: ledger.tree().clone(),
             left: used.clone(),
             used,
-            priority: pod.priority(),
+            priority,
             claimant,
             is_refused: false,
             reaches_other_quotas: false,
@@ -219,11 +219,11 @@ impl QuotaTerms {
 
 impl Claimant {
     fn new(claim: Claim<'_>, used: &[Amounts]) -> Self {
-        let Claim { ledger, pod, path } = claim;
+        let Claim { ledger, asked, priority, path, .. } = claim;
         let tree = ledger.tree();
         let level = |(quota, promised)| Level { quota, promised, right: Right::Fair };
         let mut claimant = Self {
-            request: requested(pod).map(|(resource, asked)| (resource.into(), asked)).collect(),
+            request: asked.into_iter().map(|(resource, asked)| (resource.into(), asked)).collect(),
             levels: path.into_iter().map(level).collect(),
             less_important: Amounts::default(),
             has_less_important: false,
@@ -240,7 +240,7 @@ impl Claimant {
         let own =
             claimant.own().map(|own| tree.quotas()[own.quota].namespaces.as_slice()).unwrap_or_default();
         for usage in own.iter().filter_map(|namespace| ledger.usage(namespace)) {
-            for tier in usage.staying.range(..pod.priority()).map(|(_, tier)| tier) {
+            for tier in usage.staying.range(..priority).map(|(_, tier)| tier) {
                 claimant.less_important.add(tier.used.parts());
                 claimant.has_less_important = true;
             }

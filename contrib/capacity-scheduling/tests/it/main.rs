@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
 mod controller;
+mod groups;
 mod histories;

@@ -185,7 +185,7 @@ fn needed(units: &[Unit], node: &mut DryRun<'_>, terms: &mut impl EvictionTerms)
 
 /// Lets units leave in the given order, until there are enough or the terms keep all others. Units that have to stay are
 /// asked again after others have left. Returns those that have left, in the given order.
-fn leave_in_turn<T: EvictionTerms>(
+pub(super) fn leave_in_turn<T: EvictionTerms>(
     units: Vec<Unit>,
     terms: &mut T,
     is_enough: impl Fn(&T) -> bool,
