@@ -1,6 +1,6 @@
-//! What a pod claims of its quota, and why it is refused.
+//! What a pod, or the pods of a group, claim of their quota, and why they are refused.
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 use harbormaster::{api::Str, prelude::*};
 
@@ -13,11 +13,15 @@ use crate::{
 /// Largest number of quotas or namespaces that a refusal names.
 const NAMED: usize = 3;
 
-/// The claim of a pod whose namespace has a quota.
+/// The claim of a pod whose namespace has a quota, or of several members of a group, which get nodes together.
 #[derive(Clone, Debug)]
 pub struct Claim<'a> {
     pub(crate) ledger: &'a Ledger,
+    /// The pod, or the first of the members.
     pub(crate) pod: &'a PodInfo,
+    /// Requests, each resource once.
+    pub(crate) asked: Vec<(&'a str, i128)>,
+    pub(crate) priority: i32,
     /// The pod's quota and those above it, up to the whole, each with what it has promised: the future usage of nominated
     /// pods that come before this one.
     pub(crate) path: Vec<(QuotaIdx, Amounts)>,
@@ -29,19 +33,46 @@ impl<'a> Claim<'a> {
     /// A nominated pod of the same quota comes before the pod if it is at least as important. One of another quota does
     /// if that quota has not borrowed.
     pub fn of(ledger: &'a Ledger, nominations: &Nominations, pod: &'a PodInfo) -> Option<Self> {
+        let is_own = |other: &PodInfo| other.uid == pod.uid;
+        Self::new(ledger, nominations, (pod, requested(pod).collect(), pod.priority()), is_own)
+    }
+
+    /// Returns the claim of members of a group, of which there must be one; `None` if their namespace has no quota.
+    pub fn of_members(
+        ledger: &'a Ledger,
+        nominations: &Nominations,
+        members: &'a [Arc<PodInfo>],
+        priority: i32,
+    ) -> Option<Self> {
+        let mut asked: Vec<(&str, i128)> = Vec::new();
+        for (resource, amount) in members.iter().flat_map(|pod| requested(pod)) {
+            match asked.iter_mut().find(|(known, _)| *known == resource) {
+                Some((_, sum)) => *sum += amount,
+                None => asked.push((resource, amount)),
+            }
+        }
+        let is_own = |other: &PodInfo| members.iter().any(|pod| pod.uid == other.uid);
+        Self::new(ledger, nominations, (members.first()?, asked, priority), is_own)
+    }
+
+    fn new(
+        ledger: &'a Ledger,
+        nominations: &Nominations,
+        (pod, asked, priority): (&'a PodInfo, Vec<(&'a str, i128)>, i32),
+        is_own: impl Fn(&PodInfo) -> bool,
+    ) -> Option<Self> {
         let tree = ledger.tree();
         let leaf = tree.leaf(&pod.namespace)?;
         let mut path: Vec<_> = tree.path(leaf).map(|at| (at, Amounts::default())).collect();
-        for (_, other) in nominations.iter().filter(|(_, other)| other.uid != pod.uid) {
+        for (_, other) in nominations.iter().filter(|(_, other)| !is_own(other)) {
             let Some(its) = tree.leaf(&other.namespace) else { continue };
-            let is_before =
-                if its == leaf { other.priority() >= pod.priority() } else { !ledger.borrows(its) };
+            let is_before = if its == leaf { other.priority() >= priority } else { !ledger.borrows(its) };
             if is_before {
                 let shared = path.iter_mut().filter(|(at, _)| tree.path(its).any(|above| above == *at));
                 shared.for_each(|(_, promised)| promised.add(requested(other)));
             }
         }
-        Some(Self { ledger, pod, path })
+        Some(Self { ledger, pod, asked, priority, path })
     }
 
     /// Returns why the pod is refused; `None` if it is not. Only resources that the pod requests matter.
@@ -54,7 +85,8 @@ impl<'a> Claim<'a> {
     fn above_max(&self, at: QuotaIdx, promised: &Amounts) -> Option<String> {
         let quota = &self.tree().quotas()[at];
         let used = self.ledger.used(at);
-        let (resource, asked, max) = requested(self.pod)
+        let asked = self.asked.iter().copied();
+        let (resource, asked, max) = asked
             .filter_map(|(resource, asked)| Some((resource, asked, quota.max.listed(resource)?)))
             .find(|(resource, asked, max)| used.get(resource) + promised.get(resource) + asked > *max)?;
         let sum = sum(resource, used.get(resource), promised.get(resource), asked);

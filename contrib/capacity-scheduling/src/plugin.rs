@@ -68,7 +68,7 @@ impl PostFilter for CapacityScheduling {
             let ledger = self.index(&cycle)?;
             let claim = Claim::of(ledger, cycle.nominations, cx.pod);
             let is_refused = claim.as_ref().is_some_and(|claim| claim.refusal().is_some());
-            let terms = QuotaTerms::new(ledger, claim, cx.pod);
+            let terms = QuotaTerms::new(ledger, claim, cx.pod.priority());
             if let (false, Some(why)) =
                 (cx.pod.spec.never_preempts, Self::waits_or_despairs(&terms, is_refused))
             {
@@ -78,6 +78,37 @@ impl PostFilter for CapacityScheduling {
             terms
         };
         self.0.post_filter_with(cx, &mut terms)
+    }
+}
+
+/// The members of a group that have no nodes count as one pod, which requests what all of them do.
+impl PodGroupPostFilter for CapacityScheduling {
+    fn group_post_filter(
+        &self,
+        cx: &mut GroupPostFilterCycle<'_>,
+        _: &[Option<&()>],
+    ) -> PluginResult<GroupPostFiltered> {
+        let members = cx.members;
+        let Some(first) = members.first() else { return Ok(GroupPostFiltered::NoHelp { reasons: vec![] }) };
+        let priority = cx.group.priority.unwrap_or_else(|| first.priority());
+        let (mut terms, why) = {
+            let cycle = cx.what_if.cycle(first);
+            let ledger = self.index(&cycle)?;
+            let claim = Claim::of_members(ledger, cycle.nominations, members, priority);
+            let is_refused = claim.as_ref().is_some_and(|claim| claim.refusal().is_some());
+            let terms = QuotaTerms::new(ledger, claim, priority);
+            let why = Self::waits_or_despairs(&terms, is_refused);
+            (terms, why)
+        };
+        let never =
+            cx.group.never_preempts.unwrap_or_else(|| members.iter().any(|pod| pod.spec.never_preempts));
+        match why.filter(|_| !never) {
+            Some(why) => {
+                let reasons = vec![format!("pod group preemption: {why}").into()];
+                Ok(GroupPostFiltered::NoHelp { reasons })
+            }
+            None => self.0.group_post_filter_with(cx, &mut terms),
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! A pod whose quota would be used beyond its guarantee may take what pods of this quota use that are less important. A
 //! pod within the guarantee takes back what the quotas beside its own have borrowed, however important their pods are,
-//! but never more than that. The same holds on each level of the tree: for a group within its guarantee, a pod takes
-//! back what the quotas beside the group have borrowed. Beyond the guarantee, it may still take from a quota beside it, if both have
-//! weights and the other one has borrowed more for its weight even without the victim. A pod without a quota evicts
-//! only pods without a quota.
+//! but never more than that: it takes pods that use what it requests and what their quota has borrowed. The same holds
+//! on each level of the tree: for a group within its guarantee, a pod takes back what the quotas beside the group have
+//! borrowed. Beyond the guarantee, it may still take from a quota beside it, if both have weights and the other one has
+//! borrowed more for its weight even without the victim. A pod without a quota evicts only pods without a quota.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,7 +36,7 @@ pub struct QuotaTerms {
     reaches_other_quotas: bool,
 }
 
-/// The pod for which others are evicted.
+/// The pod for which others are evicted, or the members of a group.
 #[derive(Clone, Debug)]
 struct Claimant {
     request: Vec<(Str, i128)>,
@@ -67,15 +67,15 @@ enum Right {
 }
 
 impl QuotaTerms {
-    /// Returns the terms for a pod.
-    pub fn new(ledger: &Ledger, claim: Option<Claim<'_>>, pod: &PodInfo) -> Self {
+    /// Returns the terms for a pod, or for members of a group, of this priority.
+    pub fn new(ledger: &Ledger, claim: Option<Claim<'_>>, priority: i32) -> Self {
         let used = ledger.lasting();
         let claimant = claim.map(|claim| Claimant::new(claim, &used));
         let mut terms = Self {
             tree: ledger.tree().clone(),
             left: used.clone(),
             used,
-            priority: pod.priority(),
+            priority,
             claimant,
             is_refused: false,
             reaches_other_quotas: false,
@@ -133,11 +133,22 @@ impl QuotaTerms {
         None
     }
 
-    /// Returns true if the quota has lent nothing to itself and has borrowed what the claimant may have a right to.
+    /// The resources that the claimant requests, and of which the quota and those above it, up to the one beside the
+    /// claimant's, have borrowed.
+    fn borrowed(&self, leaf: QuotaIdx) -> impl Iterator<Item = &str> {
+        let end = self.meeting(leaf).map(|(_, beside)| self.tree.quotas()[beside].parent);
+        let requests = self.claimant.iter().flat_map(Claimant::parts).map(|(resource, _)| resource);
+        requests.filter(move |resource| {
+            let Some(end) = end.filter(|_| self.tree.is_guaranteed(resource)) else { return false };
+            let mut branch = self.tree.path(leaf).take_while(|at| Some(*at) != end);
+            branch.all(|at| self.left[at].get(resource) > self.tree.quotas()[at].min.get(resource))
+        })
+    }
+
+    /// Returns true if the quota has borrowed what the claimant may have a right to.
     fn lends(&self, leaf: QuotaIdx) -> bool {
         let Some((level, beside)) = self.meeting(leaf) else { return false };
-        let mut branch = self.tree.path(leaf).take_while(|at| Some(*at) != self.tree.quotas()[beside].parent);
-        branch.all(|at| self.tree.is_exceeded(at, &self.left[at]))
+        self.borrowed(leaf).next().is_some()
             && self.claimant.as_ref().is_some_and(|claimant| match claimant.levels[level].right {
                 Right::Guaranteed => true,
                 Right::Fair => self.are_weighted(level, beside) && self.share_at(level) < self.share(beside),
@@ -177,7 +188,9 @@ impl QuotaTerms {
         let (Some(claimant), Some((level, beside))) = (&self.claimant, self.meeting(leaf)) else {
             return false;
         };
-        if !self.lends(leaf) {
+        let uses = |pod: &&PodInfo, resource: &str| requested(pod).any(|(name, _)| name == resource);
+        let gives_back = || self.borrowed(leaf).any(|resource| pods.iter().any(|pod| uses(pod, resource)));
+        if !self.lends(leaf) || !gives_back() {
             return false;
         }
         match claimant.levels[level].right {
@@ -219,11 +232,11 @@ impl QuotaTerms {
 
 impl Claimant {
     fn new(claim: Claim<'_>, used: &[Amounts]) -> Self {
-        let Claim { ledger, pod, path } = claim;
+        let Claim { ledger, asked, priority, path, .. } = claim;
         let tree = ledger.tree();
         let level = |(quota, promised)| Level { quota, promised, right: Right::Fair };
         let mut claimant = Self {
-            request: requested(pod).map(|(resource, asked)| (resource.into(), asked)).collect(),
+            request: asked.into_iter().map(|(resource, asked)| (resource.into(), asked)).collect(),
             levels: path.into_iter().map(level).collect(),
             less_important: Amounts::default(),
             has_less_important: false,
@@ -231,16 +244,17 @@ impl Claimant {
         };
         let within: Vec<bool> =
             claimant.levels.iter().map(|level| claimant.is_within(level, tree, used)).collect();
-        // Within the guarantee of its own quota, the pod may first have to take from the quotas beside it before a
-        // group above is within its guarantee, too.
-        let is_entitled = within.first().copied().unwrap_or_default();
+        // Within the guarantee of a quota on its path, the pod may first have to take from the quotas beside it before
+        // a group above is within its guarantee, too.
+        let mut is_entitled = false;
         for (level, is_within) in claimant.levels.iter_mut().zip(within) {
-            level.right = if is_entitled || is_within { Right::Guaranteed } else { Right::Fair };
+            is_entitled |= is_within;
+            level.right = if is_entitled { Right::Guaranteed } else { Right::Fair };
         }
         let own =
             claimant.own().map(|own| tree.quotas()[own.quota].namespaces.as_slice()).unwrap_or_default();
         for usage in own.iter().filter_map(|namespace| ledger.usage(namespace)) {
-            for tier in usage.staying.range(..pod.priority()).map(|(_, tier)| tier) {
+            for tier in usage.staying.range(..priority).map(|(_, tier)| tier) {
                 claimant.less_important.add(tier.used.parts());
                 claimant.has_less_important = true;
             }
@@ -297,6 +311,10 @@ impl EvictionTerms for QuotaTerms {
             let is_met = leaf.filter(|leaf| !is_leaving(pod) && self.meeting(*leaf).is_some());
             self.spares(pod) || is_met.is_some_and(|leaf| !self.may_go(leaf, pods))
         })
+    }
+
+    fn keeps_some(&self) -> bool {
+        self.claimant.is_some()
     }
 
     fn restart(&mut self) {

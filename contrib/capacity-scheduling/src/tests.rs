@@ -1,16 +1,17 @@
 //! The worked examples of scheduler-plugins, the index, and messages.
 
 mod groups;
+mod sort;
 
 use harbormaster::{
     Registry,
-    api::{Timestamp, pod::PodCondition},
+    api::{Object, PodDisruptionBudget, Timestamp, pod::PodCondition, selector::LabelSelector},
     framework::{ClusterEvent, RawObject, ResourceKind},
     prelude::*,
     serde_json::{Value, json},
     testkit::{
-        Happening, PodBuilder, Trial, WhatIfTrial, cluster, custom, index_equals_rebuilt_one, node, nominate,
-        pod, profile, remove_custom, resource_fits_definition, set_custom, what_helps_wakes,
+        Happening, PodBuilder, Trial, WhatIfTrial, cluster, custom, index_equals_rebuilt_one, labels, node,
+        nominate, pod, profile, remove_custom, resource_fits_definition, set_custom, what_helps_wakes,
     },
 };
 
@@ -201,6 +202,38 @@ fn within_its_min_a_pod_takes_back_what_others_borrow_and_no_more() {
         victims(100, quotas(), plain, low(100)),
         Err("preemption: no other ElasticQuota is used beyond its min".into())
     );
+}
+
+#[test]
+fn a_pod_takes_back_what_it_requests_and_not_what_is_guaranteed_to_a_quota_that_has_borrowed_something_else()
+{
+    let of_both = |namespace, cpu: u64, memory: u64| {
+        quota(namespace, json!({"cpu": cpu, "memory": memory}), json!({"cpu": 99, "memory": 9000}))
+    };
+    let quotas = || vec![of_both("ns1", 2, 100), of_both("ns2", 2, 100), of_both("ns3", 2, 100)];
+    // ns2 has borrowed a core, and ns3 memory.
+    let pods = || vec![on("ns2", "cores", 100, 0).cpu("3"), on("ns3", "memory", 200, 9).cpu("1")];
+    let ask = |memory| victims(1000, quotas(), pods(), in_namespace("ns1", "p", memory));
+    assert_eq!(ask(100), Ok(vec!["memory".into()]));
+    let pods = || vec![on("ns2", "cores", 100, 0).cpu("3"), on("plain", "other", 900, 0)];
+    let refused = victims(1000, quotas(), pods(), in_namespace("ns1", "p", 100));
+    assert_eq!(refused, Err("preemption: no other ElasticQuota is used beyond its min".into()));
+}
+
+#[test]
+fn what_is_borrowed_is_taken_from_pods_whose_eviction_violates_no_budget_even_if_they_are_more_important() {
+    let quotas = vec![of_memory("ns1", 100, 200), of_memory("ns2", 100, 300)];
+    let pods = vec![on("ns2", "covered", 100, 0).label("app", "web"), on("ns2", "free", 100, 5)];
+    let mut world = trial(1000, 1, quotas, pods);
+    let selector = LabelSelector { match_labels: labels(&[("app", "web")]), ..LabelSelector::default() };
+    world.cluster().set_object(Object::PodDisruptionBudget(PodDisruptionBudget {
+        namespace: "ns2".into(),
+        name: "web".into(),
+        selector: Some(selector),
+        ..PodDisruptionBudget::default()
+    }));
+    let (_, names) = evicted(&mut world, in_namespace("ns1", "p", 100)).unwrap();
+    assert_eq!(names, ["free"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! The plugin has the name of the plugin of [scheduler-plugins](https://github.com/kubernetes-sigs/scheduler-plugins),
 //! and gives the same scores. `README.md` lists the differences.
 
-use harbormaster::prelude::*;
+use harbormaster::{api::Str, prelude::*};
 
 /// Prefers nodes that pods are leaving. See the [crate's documentation](crate).
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,18 +49,33 @@ impl Index for TerminatingPods {
 impl Plugin for PodState {
     const NAME: &'static str = "PodState";
     implemented_points!();
+
+    /// Scores depend on no part of the pod.
+    fn reads(&self, _: RowPod<'_>, _: &mut Reads) {}
 }
 
 impl Indexed for PodState {
     type Index = TerminatingPods;
 }
 
-impl Score for PodState {
+/// A pod that begins to terminate changes its row, but one that is nominated does not. There are few nominated pods, so
+/// all of their nodes are one fact, and all scores are computed again when it changes.
+impl ReadsCluster for PodState {
+    fn reads_cluster(&self, cx: &Cycle<'_>, reads: &mut Reads) -> PluginResult<()> {
+        let mut nodes: Vec<&Str> = cx.nominations.iter().map(|(node, _)| node).collect();
+        nodes.sort_unstable();
+        reads.of(&nodes);
+        Ok(())
+    }
+}
+
+impl Score<Row> for PodState {
     const NORMALIZE: Normalize = Normalize::MinMax;
 
-    fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
-        let leaving = self.index(cx)?.on(node.idx());
-        let expected = cx.nominations.on(node.name()).len();
+    fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+        let Some(cluster) = cx.cluster() else { return Ok(0) };
+        let leaving = self.index(&cluster)?.on(node.idx());
+        let expected = cluster.nominations.on(node.name()).len();
         Ok(leaving as i64 - expected as i64)
     }
 }
@@ -69,7 +84,7 @@ impl Score for PodState {
 mod tests {
     use harbormaster::testkit::{
         PodBuilder, Trial, answers_are_repeatable, batch_equals_single, cluster, index_equals_rebuilt_one,
-        node, nominate, pod, random::Dice, scores_are_valid,
+        node, nominate, pod, random::Dice, reads_are_complete, row_scope_holds, scores_are_valid,
     };
 
     use super::*;
@@ -114,12 +129,16 @@ mod tests {
     fn it_passes_the_conformance_checks() {
         for seed in 0..10 {
             let mut dice = Dice::new(seed);
-            let nodes = dice.cluster(6);
+            let mut nodes = dice.cluster(6);
+            let expected = pod("expected").nominated_to("n1");
+            nominate(&mut nodes, dice.one_in(2).then_some(expected));
             let (pod, meanwhile) = (dice.pod("p").info(), dice.pod("meanwhile").info());
             let trial = Trial::of(PodState);
             answers_are_repeatable(&trial, &nodes, &pod, &meanwhile);
             batch_equals_single(&trial, &nodes, &pod);
             scores_are_valid(&trial, &nodes, &pod);
+            row_scope_holds(&trial, &mut nodes, &pod, &meanwhile);
+            assert!(reads_are_complete(&trial, &nodes, &[pod, meanwhile]) > 0, "no pods were compared");
         }
     }
 }

@@ -15,6 +15,7 @@ pub fn register(registry: &mut Registry) {
         .register::<pod_state::PodState>()
         .register::<preemption_toleration::PreemptionToleration>()
         .register::<qos_sort::QOSSort>()
+        .register::<capacity_scheduling::QuotaSort>()
         .register::<sysched::SySched>()
         .register::<network_overhead::TopologicalSort>()
         .register::<trimaran::LoadVariationRiskBalancing>()

@@ -1,6 +1,6 @@
 //! A binary heap whose elements can be found, replaced and removed by key.
 
-use std::hash::Hash;
+use std::{hash::Hash, sync::Arc};
 
 use rustc_hash::FxHashMap;
 
@@ -8,6 +8,12 @@ use rustc_hash::FxHashMap;
 pub trait Order<T> {
     /// Returns true if `a` comes before `b`.
     fn before(&self, a: &T, b: &T) -> bool;
+}
+
+impl<T, O: Order<T>> Order<T> for Arc<O> {
+    fn before(&self, a: &T, b: &T) -> bool {
+        (**self).before(a, b)
+    }
 }
 
 /// Elements in the order `O`; the first one is on top.

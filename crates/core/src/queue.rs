@@ -1,7 +1,8 @@
 //! The scheduling queue: pods that are ready, pods in backoff, and pods that wait for an event.
 //!
 //! It has three parts, as in kube-scheduler (KEP-4247):
-//! - *active*: a heap in the order of the QueueSort plugin; the next attempt takes its top.
+//! - *active*: a heap in the order of the QueueSort plugin; the next attempt takes its top. If the plugin lets
+//!   namespaces take turns, each has its own heap, and the attempt takes the top of the one whose turn it is.
 //! - *backoff*: two heaps ordered by expiry, one for pods that were rejected and one for pods whose attempt failed with
 //!   an error. When no pod is active, the top of the first heap is tried early.
 //! - *unschedulable*: rejected pods, indexed by the plugins that rejected them, so that an event visits only pods that
@@ -17,6 +18,7 @@ mod backoff;
 mod entry;
 mod gate;
 mod in_flight;
+mod lanes;
 mod members;
 mod orders;
 mod parts;
@@ -25,6 +27,8 @@ mod rank_tests;
 mod reconfigure;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turn_tests;
 mod wakers;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -34,6 +38,7 @@ use harbormaster_framework::{
     events::{Action, ClusterEvent, PodEvents},
     guard::PointError,
     objects::Objects,
+    plugin::TurnCycle,
     pod::PodInfo,
     profile::Profile,
     resource::ResourceName,
@@ -417,8 +422,8 @@ impl Queue {
     }
 
     /// Hands out the next pod or group to be scheduled.
-    pub fn pop(&mut self) -> Option<Entity> {
-        let mut entity = self.parts.pop_active().or_else(|| self.pop_early())?;
+    pub fn pop(&mut self, cx: TurnCycle<'_>) -> Option<Entity> {
+        let mut entity = self.parts.pop_active(cx).or_else(|| self.pop_early())?;
         self.handed_out += 1;
         self.count_rejectors(&entity, false);
         entity.handed_out();

@@ -36,7 +36,7 @@ use crate::{
         Bound, Normalize, Permitted, PluginError, PluginResult, PostFiltered, PreFiltered, PreFlight, Reject,
         Stop,
     },
-    plugin::{BoxFuture, Plugin, Queued, Rank, Scope, SignFragment},
+    plugin::{BoxFuture, Plugin, Queued, Rank, Scope, SignFragment, Turn, TurnCycle},
     pod::PodInfo,
     points::{AnyPlugin, Calls, Slot},
     reads::Reads,
@@ -509,6 +509,20 @@ impl GuardedPlugin {
     pub fn rank(&self, queued: Queued<'_>, objects: &Objects) -> Result<Rank, PointError> {
         let Some(run) = self.calls.shims.rank else { return Ok(Rank::default()) };
         self.call(Call::Point(ExtensionPoint::QueueSort), |this| run(this, queued, objects))
+    }
+
+    /// Returns true if the plugin implements [`crate::plugin::QueueSort::turn`].
+    pub fn takes_turns(&self) -> bool {
+        self.calls.shims.turn.is_some()
+    }
+
+    /// See [`crate::plugin::QueueSort::turn`].
+    ///
+    /// # Errors
+    /// When the plugin fails.
+    pub fn turn(&self, namespace: &str, cx: TurnCycle<'_>) -> Result<Turn, PointError> {
+        let Some(run) = self.calls.shims.turn else { return Ok(Turn::default()) };
+        self.try_call(Call::Point(ExtensionPoint::QueueSort), |this| run(this, namespace, cx))
     }
 
     // --- filtering ---

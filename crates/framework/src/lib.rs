@@ -86,7 +86,7 @@ pub mod prelude {
         plugin::{
             Bind, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
             PreScore, QueueSort, Queued, Rank, ReadsCluster, Reserve, Scope, Score, SignFragment, State,
-            Unsignable,
+            Turn, TurnCycle, Unsignable,
         },
         pod::PodInfo,
         reads::Reads,

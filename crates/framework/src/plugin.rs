@@ -38,10 +38,11 @@ use harbormaster_api::{Str, Timestamp};
 use crate::{
     api_call::ApiCall,
     assume::Assume,
+    cluster::Cluster,
     cycle::{BindCycle, Cycle, EnqueueCycle, Placement, PostFilterCycle, Waiting},
     events::Registration,
     group::PodGroup,
-    index::{ClusterView, Index},
+    index::{ClusterView, Index, Indexes},
     nodeset::NodeSet,
     objects::Objects,
     outcome::{
@@ -201,8 +202,37 @@ impl<'a> Queued<'a> {
     }
 }
 
+/// Numbers by which namespaces take turns; see [`QueueSort::turn`].
+pub type Turn = [i64; 8];
+
+/// View for [`QueueSort::turn`].
+#[derive(Clone, Copy)]
+pub struct TurnCycle<'a> {
+    /// Objects other than nodes and pods.
+    pub objects: &'a Objects,
+    indexes: &'a Indexes,
+}
+
+impl<'a> TurnCycle<'a> {
+    /// The view of a cluster.
+    pub fn new(cluster: &'a Cluster) -> Self {
+        Self { objects: cluster.objects(), indexes: cluster.indexes() }
+    }
+
+    /// Returns the plugin's index.
+    ///
+    /// # Errors
+    /// When the index cannot be built because it panics.
+    pub fn index<P: Indexed>(&self, _: &P) -> PluginResult<&'a P::Index> {
+        self.indexes.get()
+    }
+}
+
 /// Orders the queue. Every profile has exactly one QueueSort plugin, and all profiles have the same one.
 pub trait QueueSort: Plugin {
+    /// True if the pods of different namespaces are ordered by [`Self::turn`] first.
+    const TAKES_TURNS: bool = false;
+
     /// Returns true if `a` goes before `b`. The answer must depend only on the plugin's arguments, `a` and `b`, and must
     /// be a strict order: if `a` goes before `b`, and `b` before `c`, then `a` goes before `c`.
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool;
@@ -214,6 +244,19 @@ pub trait QueueSort: Plugin {
     fn rank(&self, queued: Queued<'_>, objects: &Objects) -> Rank {
         let _ = (queued, objects);
         Rank::default()
+    }
+
+    /// Returns when the pods of a namespace have their turn: those with the lowest numbers come first. Among namespaces
+    /// with equal numbers, and within a namespace, [`Self::less`] decides. Groups count for their namespaces, too.
+    ///
+    /// Unlike ranks, turns are not stored, so they may depend on an index that changes with every decision. Called for
+    /// each namespace with ready pods whenever the next pod is taken. The cost does not depend on the number of pods.
+    ///
+    /// # Errors
+    /// When the plugin fails. The namespace then comes after all others.
+    fn turn(&self, namespace: &str, cx: TurnCycle<'_>) -> PluginResult<Turn> {
+        let _ = (namespace, cx);
+        Ok(Turn::default())
     }
 }
 

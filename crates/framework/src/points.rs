@@ -36,7 +36,7 @@ use crate::{
     plugin::{
         Bind, BoxFuture, CopiedState, Filter, Indexed, Permit, Plugin, PostBind, PostFilter, PreBind,
         PreEnqueue, PreFilter, PreScore, QueueSort, Queued, Rank, ReadsCluster, Reserve, Scope, Score,
-        SignFragment, State, Unsignable,
+        SignFragment, State, Turn, TurnCycle, Unsignable,
     },
     pod::PodInfo,
     reads::Reads,
@@ -93,6 +93,7 @@ pub(crate) struct Shims {
     pub(crate) pre_enqueue: Option<fn(ErasedPlugin<'_>, EnqueueCycle<'_>) -> Verdict>,
     pub(crate) less: Option<fn(ErasedPlugin<'_>, Queued<'_>, Queued<'_>) -> bool>,
     pub(crate) rank: Option<fn(ErasedPlugin<'_>, Queued<'_>, &Objects) -> Rank>,
+    pub(crate) turn: Option<fn(ErasedPlugin<'_>, &str, TurnCycle<'_>) -> PluginResult<Turn>>,
     pub(crate) pre_filter:
         Option<fn(ErasedPlugin<'_>, &Cycle<'_>, &mut Slot) -> Result<PreFiltered<()>, Stop>>,
     pub(crate) add_pod: Option<WhatIfCall>,
@@ -391,6 +392,9 @@ impl<P: Plugin> Points<P> {
     {
         self.calls.shims.less = Some(|this, a, b| plugin::<P>(this).less(a, b));
         self.calls.shims.rank = Some(|this, queued, objects| plugin::<P>(this).rank(queued, objects));
+        if P::TAKES_TURNS {
+            self.calls.shims.turn = Some(|this, namespace, cx| plugin::<P>(this).turn(namespace, cx));
+        }
         self.has(ExtensionPoint::QueueSort);
     }
 

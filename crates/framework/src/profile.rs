@@ -17,7 +17,7 @@ use crate::{
     meter::{ProfileMeter, Stage, Status},
     objects::Objects,
     outcome::Normalize,
-    plugin::{Queued, Rank, Scope, SignFragment},
+    plugin::{Queued, Rank, Scope, SignFragment, Turn, TurnCycle},
     pod::PodInfo,
     reads::Reads,
     registry::{BuildCycle, BuildError, Registry},
@@ -349,6 +349,20 @@ impl Profile {
             Some(sort) => sort.rank(queued, objects),
             None => Ok(Rank::default()),
         }
+    }
+
+    /// Returns true if namespaces take turns.
+    pub fn takes_turns(&self) -> bool {
+        self.at(ExtensionPoint::QueueSort).first().is_some_and(|sort| self.plugin(*sort).takes_turns())
+    }
+
+    /// Returns [`crate::plugin::QueueSort::turn`] of a namespace.
+    ///
+    /// # Errors
+    /// When the QueueSort plugin fails.
+    pub fn turn(&self, namespace: &str, cx: TurnCycle<'_>) -> Result<Turn, PointError> {
+        let sort = self.at(ExtensionPoint::QueueSort).first();
+        sort.map_or(Ok(Turn::default()), |sort| self.plugin(*sort).turn(namespace, cx))
     }
 
     /// Returns true if ranks may depend on objects of this kind.

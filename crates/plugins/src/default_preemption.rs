@@ -171,13 +171,28 @@ impl DefaultPreemption {
     }
 }
 
+impl DefaultPreemption {
+    /// Like PodGroupPostFilter, but on other terms.
+    ///
+    /// # Errors
+    /// If a plugin fails.
+    pub fn group_post_filter_with<T: EvictionTerms>(
+        &self,
+        cx: &mut GroupPostFilterCycle<'_>,
+        terms: &mut T,
+    ) -> PluginResult<GroupPostFiltered> {
+        group::preempt(cx, self.rules, terms)
+    }
+}
+
 impl PodGroupPostFilter for DefaultPreemption {
     fn group_post_filter(
         &self,
         cx: &mut GroupPostFilterCycle<'_>,
         _: &[Option<&()>],
     ) -> PluginResult<GroupPostFiltered> {
-        group::preempt(cx, self.rules)
+        let priority = group::priority(cx).unwrap_or_default();
+        self.group_post_filter_with(cx, &mut ByPriority(priority))
     }
 }
 

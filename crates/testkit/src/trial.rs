@@ -17,7 +17,7 @@ use harbormaster_framework::{
     normalize::normalize,
     objects::Objects,
     outcome::{PreFiltered, Reject},
-    plugin::{Plugin, Queued, Rank, Scope},
+    plugin::{Plugin, Queued, Rank, Scope, Turn, TurnCycle},
     pod::PodInfo,
     points::Slot,
     resource::{Custom, RawObject, Resource},
@@ -335,6 +335,15 @@ impl Trial {
     /// If the plugin panics.
     pub fn rank(&self, nodes: &Cluster, queued: Queued<'_>) -> Rank {
         self.plugin.rank(queued, nodes.objects()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Returns when the pods of a namespace have their turn.
+    ///
+    /// # Panics
+    /// If the plugin or its index fails.
+    pub fn turn(&self, nodes: &mut Cluster, namespace: &str) -> Turn {
+        self.plugin.index().into_iter().for_each(|kind| nodes.add_index(kind));
+        self.plugin.turn(namespace, TurnCycle::new(nodes)).unwrap_or_else(|e| panic!("{e}"))
     }
 
     /// Fetches the plugin's object.

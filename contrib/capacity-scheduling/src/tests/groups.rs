@@ -3,26 +3,26 @@
 use super::*;
 
 /// A group of namespaces, with amounts of memory.
-fn group(name: &str, min: u64, max: u64, namespaces: &[&str]) -> Value {
+pub(super) fn group(name: &str, min: u64, max: u64, namespaces: &[&str]) -> Value {
     let namespaces: Vec<Value> = namespaces.iter().map(|name| json!({ "name": name })).collect();
     let spec = json!({"min": {"memory": min}, "max": {"memory": max}, "namespaces": namespaces});
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-fn below(mut group: Value, parent: &str) -> Value {
+pub(super) fn below(mut group: Value, parent: &str) -> Value {
     group["spec"]["parent"] = json!(parent);
     group
 }
 
 /// The same group with a weight for each of its namespaces.
-fn weighted(mut group: Value, weights: &[u32]) -> Value {
+pub(super) fn weighted(mut group: Value, weights: &[u32]) -> Value {
     for (at, weight) in weights.iter().enumerate() {
         group["spec"]["namespaces"][at]["weight"] = json!(weight);
     }
     group
 }
 
-fn world_of(groups: Vec<Value>, quotas: Vec<Value>, pods: Vec<PodBuilder>) -> Cluster {
+pub(super) fn world_of(groups: Vec<Value>, quotas: Vec<Value>, pods: Vec<PodBuilder>) -> Cluster {
     let mut nodes = world(quotas, pods);
     set_custom::<QuotaGroup>(&mut nodes, groups);
     nodes
@@ -107,6 +107,42 @@ fn a_group_within_its_min_takes_back_what_its_neighbours_have_borrowed_but_not_w
     let nobody_borrows =
         || vec![on("c", "within", 1000, 0), on("a", "lender", 500, -9), on("b", "own", 500, 0)];
     assert!(victims_in(groups(), quotas(), nobody_borrows(), low(500)).is_err());
+}
+
+#[test]
+fn a_group_within_its_min_takes_back_what_the_groups_above_it_have_lent_even_if_one_of_them_is_beyond_its_min()
+ {
+    // Since its min was lowered, `org` is beyond it, and so is the whole. `team` is within its min, and `a` is not.
+    let groups = || {
+        let org = group("org", 700, 9000, &["sibling"]);
+        vec![org, below(group("team", 400, 9000, &["a", "b"]), "org"), group("other", 300, 9000, &["c"])]
+    };
+    let quotas =
+        || vec![of_memory("a", 100, 9000), of_memory("b", 300, 9000), of_memory("sibling", 300, 9000)];
+    let mut pods: Vec<_> = (0..5).map(|at| on("sibling", &format!("s{at}"), 100, 9)).collect();
+    pods.extend([on("a", "own", 200, 9), on("c", "o1", 200, 9), on("c", "o2", 300, 1)]);
+    // 1,200 of 1,000 are used. `sibling` has 200 to give back, which is not enough. Once it has given back 100, `org`
+    // is within its min, and takes back what `other` has borrowed.
+    let names = victims_in(groups(), quotas(), pods, in_namespace("a", "p", 100).priority(0)).unwrap();
+    assert!(names.len() == 2 && names[0].starts_with('o') && names[1].starts_with('s'), "{names:?}");
+}
+
+#[test]
+fn pods_return_that_were_taken_only_so_that_others_could_be() {
+    let groups = || vec![group("g", 450, 9000, &["a", "b"])];
+    let quotas = || vec![of_memory("b", 400, 9000), of_memory("c", 400, 9000), of_memory("d", 0, 9000)];
+    let pods = vec![
+        on("a", "a1", 250, 5),
+        on("a", "a2", 250, 5),
+        on("d", "d1", 100, 0),
+        on("plain", "other", 400, 0),
+    ];
+    let mut trial = trial(1000, 1, quotas(), pods);
+    set_custom::<QuotaGroup>(trial.cluster(), groups());
+    // `d1` could go once both pods of `a` are gone, because `g` is then within its min. One of them is enough.
+    let (_, names) = evicted(&mut trial, in_namespace("b", "p", 250)).unwrap();
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(names[0].starts_with('a'), "{names:?}");
 }
 
 #[test]

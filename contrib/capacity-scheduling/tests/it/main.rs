@@ -2,5 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing set-up fails the test")]
 
+mod books;
 mod controller;
+mod groups;
 mod histories;

@@ -18,6 +18,10 @@ const EXAMPLES: &[(&str, &[(&str, Option<&str>)])] = &[
     ("pod-state", &[("new", Some("b"))]),
     ("preemption-toleration", &[("first", Some("b")), ("second", None)]),
     ("qos-sort", &[("best-effort", None), ("burstable", None), ("guaranteed", Some("only"))]),
+    (
+        "quota-sort",
+        &[("team-a/train-3", None), ("team-b/serve-1", Some("only")), ("team-b/serve-2", Some("only"))],
+    ),
     ("sysched", &[("web-2", Some("b"))]),
     ("topological-sort", &[("web", None), ("api", Some("only")), ("db", Some("only"))]),
     (
@@ -37,7 +41,11 @@ const ONLY_SIMULATED: &[&str] = &["pod-state", "trimaran"];
 
 /// Folder in `contrib` with the definitions of an example's custom resources.
 fn definitions(example: &str) -> String {
-    let plugin = if example == "topological-sort" { "network-overhead" } else { example };
+    let plugin = match example {
+        "topological-sort" => "network-overhead",
+        "quota-sort" => "capacity-scheduling",
+        own => own,
+    };
     format!("contrib/{plugin}/deploy/crd.yaml")
 }
 

@@ -5,6 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     api_call::ApiCall,
+    cycle::Cycle,
     group::{Assignment, GroupId, GroupPostFilterCycle, GroupPostFiltered, GroupView, GroupWhatIf, PodGroup},
     guard::PointError,
     meter::{Stage, Status},
@@ -166,6 +167,10 @@ impl GroupWhatIf for EngineWhatIf<'_> {
 
     fn objects(&self) -> &Objects {
         self.engine.cache.cluster.objects()
+    }
+
+    fn cycle<'a>(&'a self, pod: &'a PodInfo) -> Cycle<'a> {
+        Cycle::new(&self.engine.cache.cluster, pod)
     }
 
     fn group(&self, id: &GroupId) -> Option<&PodGroup> {

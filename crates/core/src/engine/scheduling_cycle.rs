@@ -9,6 +9,7 @@ use harbormaster_framework::{
     cycle::{Cycle, Reservation},
     guard::Stopped,
     nodeset::NodeIdx,
+    plugin::TurnCycle,
     pod::PodInfo,
     profile::Profile,
 };
@@ -74,7 +75,7 @@ impl Engine {
 
     fn try_next(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
         let begun = clock();
-        match self.queue.pop()? {
+        match self.queue.pop(TurnCycle::new(&self.cache.cluster))? {
             Entity::Pod(entry) => Some(self.try_pod(entry, begun, clock)),
             Entity::Group(group) => {
                 self.cache.cluster.set_group_cycle(Some(self.queue.handed_out()));

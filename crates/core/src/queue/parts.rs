@@ -3,11 +3,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::{guard::PointError, objects::Objects, pod::PodInfo, profile::Profile};
+use harbormaster_framework::{
+    guard::PointError, objects::Objects, plugin::TurnCycle, pod::PodInfo, profile::Profile,
+};
 use rustc_hash::FxHashMap;
 
 use super::{
     Backoff, Entity, GroupLength, GroupLengths, QueueLengths, QueueState,
+    lanes::Lanes,
     orders::{ByArrival, ByExpiry, BySort},
 };
 use crate::heap::IndexedHeap;
@@ -15,7 +18,7 @@ use crate::heap::IndexedHeap;
 /// The active, the backoff and the unschedulable part.
 #[derive(Debug)]
 pub(super) struct Parts {
-    active: IndexedHeap<Str, Entity, BySort>,
+    active: Lanes,
     rejected_backoff: IndexedHeap<Str, Entity, ByExpiry<BySort>>,
     error_backoff: IndexedHeap<Str, Entity, ByExpiry<ByArrival>>,
     unschedulable: FxHashMap<Str, Entity>,
@@ -45,7 +48,7 @@ impl Parts {
     /// Creates empty parts in the order of a profile's QueueSort plugin.
     pub(super) fn new(profile: &Arc<Profile>) -> Self {
         Self {
-            active: IndexedHeap::new(BySort::new(profile.clone())),
+            active: Lanes::new(profile),
             rejected_backoff: IndexedHeap::new(ByExpiry(BySort::new(profile.clone()))),
             error_backoff: IndexedHeap::new(ByExpiry(ByArrival)),
             unschedulable: FxHashMap::default(),
@@ -136,7 +139,8 @@ impl Parts {
     // --- panics of the QueueSort plugin ---
 
     pub(super) fn has_panic(&self) -> bool {
-        self.active.order().has_panic() || self.rejected_backoff.order().0.has_panic()
+        let active = self.active.has_failure() || self.active.order().has_panic();
+        active || self.rejected_backoff.order().0.has_panic()
     }
 
     /// Takes the panic of ordering active elements.
@@ -146,7 +150,7 @@ impl Parts {
 
     pub(super) fn take_panics(&self) -> impl Iterator<Item = PointError> {
         let backoff = &self.rejected_backoff.order().0;
-        self.take_active_panic().into_iter().chain(backoff.take_panic())
+        [self.take_active_panic(), self.active.take_failure(), backoff.take_panic()].into_iter().flatten()
     }
 
     // --- adding ---
@@ -204,7 +208,7 @@ impl Parts {
 
     /// Ranks all elements anew that the QueueSort plugin orders.
     pub(super) fn rank_all(&mut self, objects: &Objects) {
-        self.active.change_all(|order, entity| order.rank(entity, objects));
+        self.active.rank_all(objects);
         self.rejected_backoff.change_all(|order, entity| order.0.rank(entity, objects));
     }
 
@@ -251,8 +255,8 @@ impl Parts {
     }
 
     /// Takes the first active element.
-    pub(super) fn pop_active(&mut self) -> Option<Entity> {
-        let entity = self.active.pop()?;
+    pub(super) fn pop_active(&mut self, cx: TurnCycle<'_>) -> Option<Entity> {
+        let entity = self.active.pop(cx)?;
         self.groups.active.count(&entity, false);
         Some(entity)
     }
@@ -294,9 +298,9 @@ impl Parts {
 
     /// All elements in order of arrival, with the parts that they are in.
     pub(super) fn into_all(self) -> Vec<(QueueState, Entity)> {
-        let Self { mut active, mut rejected_backoff, mut error_backoff, unschedulable, .. } = self;
+        let Self { active, mut rejected_backoff, mut error_backoff, unschedulable, .. } = self;
         let mut all: Vec<(QueueState, Entity)> = Vec::new();
-        all.extend(std::iter::from_fn(|| active.pop()).map(|entity| (QueueState::Active, entity)));
+        all.extend(active.into_all().map(|entity| (QueueState::Active, entity)));
         let backoff = std::iter::from_fn(|| rejected_backoff.pop().or_else(|| error_backoff.pop()));
         all.extend(backoff.map(|entity| (QueueState::Backoff, entity)));
         all.extend(unschedulable.into_values().map(|entity| (QueueState::Unschedulable, entity)));

@@ -160,7 +160,7 @@ proptest! {
                 }
                 _ => {
                     let expected = next(&waiting, &turns, now);
-                    let popped = queue.pop();
+                    let popped = queue.pop(TurnCycle::new(&cluster));
                     let name = popped.as_ref().map(|entity| entity.pods()[0].pod.name.to_string());
                     prop_assert_eq!(&name, &expected);
                     let Some(Entity::Pod(entry)) = popped else { continue };
@@ -197,10 +197,10 @@ fn a_pod_that_cannot_be_ranked_backs_off_and_harms_no_other_pod() {
     let failed = queue.take_failed();
     assert_eq!(failed.len(), 1);
     assert!(failed[0].error.to_string().contains("an unlucky turn"), "{}", failed[0].error);
-    assert_eq!(queue.pop().unwrap().pods()[0].pod.name, "other");
+    assert_eq!(queue.pop(TurnCycle::new(&cluster)).unwrap().pods()[0].pod.name, "other");
     set_turn(&mut cluster, 0, 1);
     queue.flush_backoff(at(&cluster, 10));
-    assert_eq!(queue.pop().unwrap().pods()[0].pod.name, "unlucky");
+    assert_eq!(queue.pop(TurnCycle::new(&cluster)).unwrap().pods()[0].pod.name, "unlucky");
     assert!(!queue.has_failures());
 }
 

@@ -104,7 +104,7 @@ fn pod(name: u8) -> Arc<PodInfo> {
 
 /// Takes the next pod; all pods are on their own.
 fn pop(queue: &mut Queue) -> Option<QueuedPod> {
-    match queue.pop()? {
+    match queue.pop(TurnCycle::new(&Cluster::default()))? {
         Entity::Pod(entry) => Some(entry),
         Entity::Group(group) => panic!("{:?} is a group", group.group.id),
     }
@@ -241,7 +241,7 @@ fn a_rejected_pod_is_tried_before_its_backoff_ends_if_no_other_pod_is_ready() {
     assert!(!queue.has_work());
     queue.on_event(ClusterEvent::new(EventResource::Node, Action::ADD), &OwnedChange::Other, at(now));
     assert_eq!(queue.lengths().backoff, 1);
-    assert!(queue.pop().is_some());
+    assert!(pop(&mut queue).is_some());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use harbormaster_api::Str;
 use super::{GroupId, GroupView, PodGroup};
 use crate::{
     api_call::ApiCall,
+    cycle::Cycle,
     nodeset::NodeIdx,
     objects::Objects,
     outcome::PluginResult,
@@ -58,6 +59,9 @@ pub trait GroupWhatIf {
 
     /// Objects other than nodes and pods.
     fn objects(&self) -> &Objects;
+
+    /// Returns the view for an attempt to schedule a member. Its indexes know which pods have been removed.
+    fn cycle<'a>(&'a self, pod: &'a PodInfo) -> Cycle<'a>;
 
     /// Returns a group whose object exists.
     fn group(&self, id: &GroupId) -> Option<&PodGroup>;

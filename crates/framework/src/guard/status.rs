@@ -6,7 +6,7 @@ use crate::{
     group::{GroupPlacement, GroupPostFiltered},
     meter::Status,
     outcome::{Bound, Permitted, PluginResult, PostFiltered, PreFiltered, PreFlight, Stop},
-    plugin::{Rank, SignFragment},
+    plugin::{Rank, SignFragment, Turn},
     points::Slot,
 };
 
@@ -21,6 +21,7 @@ impl CallStatus for () {}
 impl CallStatus for bool {}
 impl CallStatus for i64 {}
 impl CallStatus for Rank {}
+impl CallStatus for Turn {}
 impl CallStatus for Slot {}
 impl CallStatus for Hint {}
 impl CallStatus for Option<Vec<ErasedRegistration>> {}

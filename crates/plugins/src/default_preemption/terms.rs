@@ -25,6 +25,12 @@ pub trait EvictionTerms {
         pods.iter().any(|pod| self.spares(pod))
     }
 
+    /// Returns true if [`Self::keeps`] and [`Self::rejection`] depend on which pods have left. Those whose eviction
+    /// violates a disruption budget are then the last to leave, and the search takes more time.
+    fn keeps_some(&self) -> bool {
+        false
+    }
+
     /// Returns true if a pod of a gang is evicted only together with the whole gang, even if the gang's description does
     /// not say so. Every pod of the gang must then be one that may be evicted.
     fn takes_whole_gangs(&self) -> bool {

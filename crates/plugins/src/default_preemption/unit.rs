@@ -25,6 +25,8 @@ pub(super) struct Unit {
     pub(super) violations: usize,
     /// Position among the units that were collected together.
     pub(super) at: usize,
+    /// Position among them in the order of importance, once they have been sorted.
+    pub(super) rank: usize,
 }
 
 /// Groups that are disrupted as a whole, as far as they have been met.
@@ -89,6 +91,7 @@ impl Unit {
             is_grouped: pod.group().is_some() && has_rank,
             violations: 0,
             at: 0,
+            rank: 0,
         }
     }
 
@@ -97,7 +100,7 @@ impl Unit {
         let pods = there.members_on_nodes(id);
         match pods.first() {
             Some((row, pod)) => Self { pods: pods.clone(), ..Self::of_pod(*row, pod, there) },
-            None => Self { pods, priority: 0, is_grouped: true, violations: 0, at: 0 },
+            None => Self { pods, priority: 0, is_grouped: true, violations: 0, at: 0, rank: 0 },
         }
     }
 }

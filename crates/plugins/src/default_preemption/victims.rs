@@ -66,10 +66,15 @@ impl Preemptible {
         terms.restart();
         self.units = units_on(iter::once(row), terms, what_if, &mut self.wholes);
         importance::sort(&mut self.units, self.rules.reverses_unstarted);
+        self.units.iter_mut().enumerate().for_each(|(rank, unit)| unit.rank = rank);
+        // Otherwise all of them leave, and the order does not matter.
+        if terms.keeps_some() {
+            budgets::violating_first(&mut self.units, what_if.objects(), self.rules);
+        }
         // From the least important on, because the terms may spare the others once these are gone.
         self.units.reverse();
         self.units = leave_in_turn(std::mem::take(&mut self.units), terms, |_| false);
-        self.units.reverse();
+        self.units.sort_by_key(|unit| unit.rank);
         self.violating = budgets::violating_first(&mut self.units, what_if.objects(), self.rules);
         !self.units.is_empty()
     }
@@ -168,24 +173,31 @@ impl EvictionTerms for Ignored {
 }
 
 /// Returns the units without whose eviction the pod does not fit the node, or is rejected by the terms. All of them have
-/// left. Each returns if it can, in the order given.
+/// left. Each returns if it can, in the order given. If the terms keep some units, one that could not return is asked
+/// again after others have returned, because the terms may then no longer object.
 fn needed(units: &[Unit], node: &mut DryRun<'_>, terms: &mut impl EvictionTerms) -> PluginResult<Vec<Unit>> {
-    let mut evicted = Vec::new();
-    for unit in units {
-        unit.return_to(node)?;
-        unit.pods.iter().for_each(|(_, pod)| terms.pod_returned(pod));
-        if terms.rejection().is_some() || node.rejection()?.is_some() {
-            unit.leave(node)?;
-            unit.pods.iter().for_each(|(_, pod)| terms.pod_left(pod));
-            evicted.push(unit.clone());
+    let mut evicted: Vec<&Unit> = units.iter().collect();
+    loop {
+        let asked = std::mem::take(&mut evicted);
+        let number = asked.len();
+        for unit in asked {
+            unit.return_to(node)?;
+            unit.pods.iter().for_each(|(_, pod)| terms.pod_returned(pod));
+            if terms.rejection().is_some() || node.rejection()?.is_some() {
+                unit.leave(node)?;
+                unit.pods.iter().for_each(|(_, pod)| terms.pod_left(pod));
+                evicted.push(unit);
+            }
+        }
+        if !terms.keeps_some() || evicted.len() == number {
+            return Ok(evicted.into_iter().cloned().collect());
         }
     }
-    Ok(evicted)
 }
 
 /// Lets units leave in the given order, until there are enough or the terms keep all others. Units that have to stay are
 /// asked again after others have left. Returns those that have left, in the given order.
-fn leave_in_turn<T: EvictionTerms>(
+pub(super) fn leave_in_turn<T: EvictionTerms>(
     units: Vec<Unit>,
     terms: &mut T,
     is_enough: impl Fn(&T) -> bool,
