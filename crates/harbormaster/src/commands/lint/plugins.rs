@@ -214,8 +214,8 @@ fn added_points(subject: &Subject<'_>, at: usize, profile: &Profile, plan: &Prof
             }
             let user = if maker == PreFilter { "filters" } else { "scores" };
             let message = format!(
-                "{plugin} {user} with what it prepares at {0}, so it runs at {0} although the configuration does not \
-                 say so; kube-scheduler fails for every pod, or scores without it",
+                "{plugin} {user} with what it prepares at {}, so it runs there, too; kube-scheduler leaves it out \
+                 there, and most plugins then fail for every pod",
                 maker.field()
             );
             let entry = switched_off(at, profile, maker, plugin);

@@ -36,9 +36,10 @@ fn pods(subject: &Subject<'_>) -> Vec<Finding> {
     for wanted in demand.schedulers.iter().filter(|wanted| !names().any(|name| *name == ***wanted)) {
         let message = format!("pods of the manifests name the scheduler {wanted:?}, which no profile has");
         findings.push(match similar(wanted, names()) {
-            Some(meant) => {
-                let help = format!("did you mean `{meant}`?");
-                subject.warning("scheduler-unknown", "profiles", message, help)
+            Some(near) => {
+                let at = names().position(|name| name == near).unwrap_or_default();
+                let help = format!("{near:?} is the name of profiles[{at}]: use one name in both places");
+                subject.warning("scheduler-unknown", format!("profiles[{at}].schedulerName"), message, help)
             }
             None => {
                 let help = "add a profile unless another scheduler of the cluster schedules these pods";
