@@ -2,11 +2,12 @@
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
 //! cluster), [`dump`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
-//! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `lint` (mistakes in a configuration), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and the schema), [`log`] and
-//! [`log_output`] (log lines), [`settings`] (what the flags mean under a release of Kubernetes), [`server_version`]
-//! (the release to follow), [`reload`] (changes to the configuration file), [`secure_port`] (health, metrics and
-//! configuration), [`metric_limits`] (metrics and labels that are not shown). If a program is called as
-//! `kube-scheduler` (through a symbolic link), it behaves as if the `run` command were given.
+//! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `lint` (mistakes in a
+//! configuration), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and
+//! the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what the flags mean under a release of
+//! Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to the configuration file),
+//! [`secure_port`] (health, metrics and configuration), [`metric_limits`] (metrics and labels that are not shown). If a
+//! program is called as `kube-scheduler` (through a symbolic link), it behaves as if the `run` command were given.
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;

@@ -368,7 +368,7 @@ fn a_managed_resource_that_no_pod_requests_is_found() {
 fn ignored_resources_that_extenders_replace_are_a_warning() {
     let text = |mark: &str| {
         lint(&format!(
-            "extenders: [{{urlPrefix: 'http://a', filterVerb: f, managedResources: [{{name: example.com/gpu{mark}}}]}}]\n\
+            "extenders: [{{urlPrefix: 'http://a', filterVerb: f, managedResources: [{{name: a.com/gpu{mark}}}]}}]\n\
              profiles: [{{pluginConfig: [{{name: NodeResourcesFit, args: {{ignoredResources: [example.com/a]}}}}]}}]"
         ))
     };
