@@ -55,7 +55,7 @@ fn assert_one(finding: &str, with: &[String], without: &[String]) {
 #[test]
 fn the_default_configuration_has_no_findings() {
     for release in Release::ALL {
-        let choices = Choices { features: Features::of(release), ..Choices::default() };
+        let choices = Choices { features: Features::of(*release), ..Choices::default() };
         let config = KubeSchedulerConfiguration::default_for(&choices.features);
         assert_eq!(found(&config, &choices, Some(&demand())), []);
         assert_eq!(lint_with("", &choices, None), [""; 0]);
@@ -67,7 +67,11 @@ fn files_below(directory: &Path) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).expect("a directory") {
         let path = entry.expect("an entry").path();
-        if path.is_dir() { files.extend(files_below(&path)) } else { files.push(path) }
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
     }
     files
 }
