@@ -6,6 +6,7 @@ use harbormaster_api::{
     points::{ExtensionPoint, PointSet},
 };
 use harbormaster_config::{KubeSchedulerConfiguration, in_tree};
+use harbormaster_framework::prelude::*;
 
 use super::*;
 
@@ -85,8 +86,12 @@ fn listed_points(config: &KubeSchedulerConfiguration, name: &str) -> Option<Poin
         ExtensionPoint::ALL.into_iter().filter(move |point| names(*point))
     });
     let is_listed = config.profiles.iter().any(|profile| profile.plugins.names().contains(&name));
-    known
-        .or_else(|| is_listed.then(|| lists.chain([ExtensionPoint::Filter, ExtensionPoint::Score]).collect()))
+    let multi_points = config.profiles.iter().map(|profile| &profile.plugins.multi_point);
+    // Coscheduling sorts the queue without being listed there.
+    let sorts = multi_points.flat_map(|set| &set.disabled).any(|plugin| plugin.name == "PrioritySort");
+    let sort = sorts.then_some(ExtensionPoint::QueueSort);
+    let more = [ExtensionPoint::Filter, ExtensionPoint::Score].into_iter().chain(sort);
+    known.or_else(|| is_listed.then(|| lists.chain(more).collect()))
 }
 
 #[test]
@@ -202,6 +207,48 @@ fn a_point_that_a_plugin_needs_but_does_not_get_is_a_note() {
     let found =
         lint_plugins("multiPoint: {disabled: [{name: NodePorts}]}, filter: {enabled: [{name: NodePorts}]}");
     assert_eq!(found, ["note point-added profiles[0].plugins.preFilter"]);
+}
+
+/// A plugin of another author with two points.
+struct Hall;
+
+impl Plugin for Hall {
+    const NAME: &'static str = "Hall";
+    implemented_points!();
+}
+
+impl Build for Hall {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl PreEnqueue for Hall {
+    fn pre_enqueue(&self, _: EnqueueCycle<'_>) -> Verdict {
+        Ok(())
+    }
+}
+
+impl Filter for Hall {
+    fn filter(&self, _: &Cycle<'_>, (): &(), _: NodeRef<'_>) -> Verdict {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_plugin_of_another_author_that_misses_one_of_its_points_is_a_note() {
+    let mut choices = Choices::default();
+    choices.plugins.register::<Hall>();
+    let found = |plugins: &str| lint_with(&format!("profiles: [{{plugins: {{{plugins}}}}}]"), &choices, None);
+    let filter = "filter: {enabled: [{name: Hall}]}";
+    assert_one(
+        "note partly-on profiles[0].plugins",
+        &found(filter),
+        &found("multiPoint: {enabled: [{name: Hall}]}"),
+    );
+    assert_eq!(found(&format!("{filter}, preEnqueue: {{disabled: [{{name: Hall}}]}}")), [""; 0]);
 }
 
 #[test]
