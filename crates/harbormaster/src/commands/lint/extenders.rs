@@ -69,6 +69,8 @@ fn transport(subject: &Subject<'_>, path: &str, extender: &Extender) -> Option<F
 fn resources(subject: &Subject<'_>, path: &str, extender: &Extender) -> Vec<Finding> {
     let Some(demand) = subject.pods else { return Vec::new() };
     let requested = |name: &str| demand.resources.iter().any(|one| *one == *name);
+    let all = || subject.config.extenders.iter().flat_map(|extender| &extender.managed_resources);
+    let manages = |name: &str| all().any(|resource| resource.name == name);
     let is_idle = extender.managed_resources.iter().all(|resource| !requested(&resource.name));
     let mut findings = Vec::new();
     for (at, resource) in extender.managed_resources.iter().enumerate() {
@@ -80,8 +82,8 @@ fn resources(subject: &Subject<'_>, path: &str, extender: &Extender) -> Vec<Find
         let consequence =
             if is_idle { "the extender is never called" } else { "the extender is not called for it" };
         let message = format!("no pod of the manifests requests {name:?}, so {consequence}");
-        let others =
-            demand.resources.iter().map(|one| &**one).filter(|one| *one != "cpu" && *one != "memory");
+        // A resource that an extender manages is named correctly.
+        let others = demand.resources.iter().map(|one| &**one).filter(|one| !manages(one));
         findings.push(match similar(name, others) {
             Some(meant) => {
                 let help = format!("did you mean `{meant}`?");

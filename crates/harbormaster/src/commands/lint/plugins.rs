@@ -100,7 +100,7 @@ const COMPLETIONS: &[Completion] = &[
     Completion {
         plugin: "VolumeBinding",
         point: Reserve,
-        without: "claims that wait for their first consumer are never bound, and two pods may count on one volume",
+        without: "pods with claims cannot be bound or cannot start, and two pods may count on one volume",
     },
     Completion {
         plugin: "VolumeBinding",

@@ -35,7 +35,9 @@ fn pods(subject: &Subject<'_>) -> Vec<Finding> {
     }
     for wanted in demand.schedulers.iter().filter(|wanted| !names().any(|name| *name == ***wanted)) {
         let message = format!("pods of the manifests name the scheduler {wanted:?}, which no profile has");
-        findings.push(match similar(wanted, names()) {
+        // A profile that has pods is named correctly.
+        let unused = names().filter(|name| !demand.schedulers.iter().any(|wanted| **wanted == **name));
+        findings.push(match similar(wanted, unused) {
             Some(near) => {
                 let at = names().position(|name| name == near).unwrap_or_default();
                 let help = format!("{near:?} is the name of profiles[{at}]: use one name in both places");

@@ -443,6 +443,9 @@ fn names_that_pods_and_profiles_do_not_share_are_found() {
     assert_eq!(named(&["default-scheduler", "gpu"]), ["note profile-unused profiles[1].schedulerName"]);
     let unused = "note profile-unused profiles[0].schedulerName";
     assert_eq!(named(&["gpu"]), [unused, "note scheduler-unknown profiles"]);
+    // The pods of the similar name belong to another profile.
+    let both = named(&["default-scheduler", "default-scheduler-2"]);
+    assert_eq!(both, ["note profile-unused profiles[1].schedulerName"]);
     assert_eq!(
         named(&["default-schedular"]),
         [unused, "warning scheduler-unknown profiles[0].schedulerName"]
