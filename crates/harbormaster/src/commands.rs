@@ -2,11 +2,12 @@
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
 //! cluster), [`dump`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
-//! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and the schema), [`log`] and
-//! [`log_output`] (log lines), [`settings`] (what the flags mean under a release of Kubernetes), [`server_version`]
-//! (the release to follow), [`reload`] (changes to the configuration file), [`secure_port`] (health, metrics and
-//! configuration), [`metric_limits`] (metrics and labels that are not shown). If a program is called as
-//! `kube-scheduler` (through a symbolic link), it behaves as if the `run` command were given.
+//! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `lint` (mistakes in a
+//! configuration), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and
+//! the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what the flags mean under a release of
+//! Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to the configuration file),
+//! [`secure_port`] (health, metrics and configuration), [`metric_limits`] (metrics and labels that are not shown). If a
+//! program is called as `kube-scheduler` (through a symbolic link), it behaves as if the `run` command were given.
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;
@@ -22,6 +23,8 @@ mod flags;
 mod generate;
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod layout;
+#[cfg(feature = "simulate")]
+mod lint;
 mod log;
 mod log_output;
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
@@ -83,6 +86,9 @@ pub(crate) enum CommandError {
     /// `--exit-code` is set, and a pod is unschedulable or was preempted.
     #[cfg(any(feature = "sandbox", feature = "simulate"))]
     Unschedulable,
+    /// `lint` has warnings.
+    #[cfg(feature = "simulate")]
+    Warnings,
 }
 
 /// A scheduler program: `harbormaster`, or one with its own plugins.
@@ -103,6 +109,8 @@ pub(crate) fn main(plugins: Registry) -> ExitCode {
         Err(CommandError::Error) => ExitCode::FAILURE,
         #[cfg(any(feature = "sandbox", feature = "simulate"))]
         Err(CommandError::Unschedulable) => ExitCode::from(2),
+        #[cfg(feature = "simulate")]
+        Err(CommandError::Warnings) => ExitCode::from(2),
     }
 }
 
@@ -145,6 +153,8 @@ impl Program {
             #[cfg(feature = "simulate")]
             Some(("drain-plan", matches)) => with(matches, |options| drain_plan::main(self, &options)),
             #[cfg(feature = "simulate")]
+            Some(("lint", matches)) => with(matches, |options| lint::main(self, &options)),
+            #[cfg(feature = "simulate")]
             Some(("why", matches)) => with(matches, |options| why::main(self, &options)),
             Some(("dump", matches)) => with(matches, |options| dump::main(self, &options)),
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
@@ -179,6 +189,8 @@ impl Program {
                 capacity::command(),
                 #[cfg(feature = "simulate")]
                 drain_plan::command(),
+                #[cfg(feature = "simulate")]
+                lint::command(),
                 dump::command(),
                 generate::command(),
             ])

@@ -85,8 +85,7 @@ impl Setup {
         let plans = harbormaster_config::plan_profiles(&config, &Catalog(registry), &choices.features)?;
         let engine = engine(&config, profiles(&config, &plans, choices)?, choices);
         let mut warnings = ignored_gates(choices.features);
-        warnings.extend(zero_weights(&config));
-        warnings.extend(unknown_plugins(&config, registry, choices.features.release()));
+        warnings.extend(without_effect(&config, choices).iter().map(ToString::to_string));
         Ok(Self { warnings, config, engine })
     }
 }
@@ -226,8 +225,16 @@ impl PluginCatalog for Catalog<'_> {
     }
 }
 
+/// Returns a warning about each field that kube-scheduler silently ignores: weights of zero, and plugins that do not
+/// exist. These warnings are also in [`Setup::warnings`].
+pub fn without_effect(config: &KubeSchedulerConfiguration, choices: &Choices) -> Vec<ConfigError> {
+    let mut warnings = zero_weights(config);
+    warnings.extend(unknown_plugins(config, &choices.plugins, choices.features.release()));
+    warnings
+}
+
 /// Warns about weights of zero, which have no effect.
-fn zero_weights(config: &KubeSchedulerConfiguration) -> Vec<String> {
+fn zero_weights(config: &KubeSchedulerConfiguration) -> Vec<ConfigError> {
     let mut warnings = Vec::new();
     for (i, profile) in config.profiles.iter().enumerate() {
         let (score, multi_point) = (profile.plugins.at(ExtensionPoint::Score), &profile.plugins.multi_point);
@@ -242,7 +249,7 @@ fn zero_weights(config: &KubeSchedulerConfiguration) -> Vec<String> {
                     let message = format!(
                         "{field}: 0 means the default of 1; to turn off {name:?} use {list}.disabled"
                     );
-                    warnings.push(config.error(&field, message).to_string());
+                    warnings.push(config.error(&field, message));
                 }
             }
         }
@@ -255,13 +262,13 @@ fn unknown_plugins(
     config: &KubeSchedulerConfiguration,
     registry: &Registry,
     release: Release,
-) -> Vec<String> {
+) -> Vec<ConfigError> {
     let known = || harbormaster_config::in_tree(release).map(|plugin| plugin.name).chain(registry.names());
     let mut warnings = Vec::new();
     let mut warn = |field: String, name: &str, effect: &str| {
         if !known().any(|known| known == name) {
             let message = format!("{field}: there is no plugin {name:?}, {effect}");
-            warnings.push(config.error(&field, message).meaning(similar(name, known())).to_string());
+            warnings.push(config.error(&field, message).meaning(similar(name, known())));
         }
     };
     for (i, profile) in config.profiles.iter().enumerate() {

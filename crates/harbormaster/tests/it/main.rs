@@ -38,6 +38,7 @@ mod embedded;
 mod gates;
 mod generate;
 mod licences;
+mod lint;
 mod sandbox;
 mod sandbox_kubectl;
 mod schema;
