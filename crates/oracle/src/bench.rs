@@ -66,9 +66,7 @@ pub fn run(
     for (workload, size) in sized {
         let mut runs = [Vec::new(), Vec::new()];
         let mut failure = None;
-        for turn in 0..options.pairs * 2 {
-            // A B B A
-            let index = (turn / 2 + turn) % 2;
+        for index in alternating(options.pairs) {
             match measurement::measure(options, workload, size, contenders[index]) {
                 Ok(measurement) => {
                     progress(workload.name, contenders[index].name(), &measurement);
@@ -83,6 +81,11 @@ pub fn run(
         comparisons.push(Comparison::new(workload.name, size, runs, failure));
     }
     Ok(Report::new(contenders.map(Contender::name), comparisons))
+}
+
+/// Returns the index of the contender of each turn: A B B A.
+pub(crate) fn alternating(pairs: usize) -> impl Iterator<Item = usize> {
+    (0..pairs * 2).map(|turn| (turn / 2 + turn) % 2)
 }
 
 /// Scheduler configuration of both contenders.

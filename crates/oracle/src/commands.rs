@@ -5,6 +5,7 @@ pub(crate) mod cel;
 pub(crate) mod decisions;
 pub(crate) mod family;
 pub(crate) mod hints;
+pub(crate) mod outage;
 pub(crate) mod preemptions;
 pub(crate) mod remedies;
 pub(crate) mod replicas;

@@ -22,7 +22,7 @@
 //!
 //! [`soak`] checks that Harbormaster's cost does not grow as pods come and go for many minutes, on the in-memory API
 //! server ([`embedded`]). [`replicas`] runs three replicas of Harbormaster while leaders are killed and the API server
-//! is down.
+//! is down. [`outage`] measures how soon a scheduler binds pods again after the API server was down.
 //!
 //! [`provisioner`] creates volumes as CSI drivers do, and can fail in the same ways. [`extenders`] simulates extenders:
 //! it answers schedulers' requests according to a seed and records the requests.
@@ -43,6 +43,7 @@ pub mod generate;
 mod groups;
 pub mod harbormaster;
 pub mod hints;
+pub mod outage;
 pub mod preemptions;
 pub mod process;
 pub mod provisioner;

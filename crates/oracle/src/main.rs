@@ -36,6 +36,8 @@ enum Command {
     Soak(commands::soak::Arguments),
     /// Checks the guarantees of three replicas while leaders are killed and the API server is down.
     Replicas(commands::replicas::Arguments),
+    /// Measures how soon pods are bound after an outage of the API server.
+    Outage(commands::outage::Arguments),
 }
 
 /// Output format of results on stdout.
@@ -49,7 +51,7 @@ enum Format {
 }
 
 /// The exit status is 0 if there are no differences, 1 if there are (for `soak`: if the cost grows; for `replicas`: if
-/// there is a violation), and 2 after an error.
+/// there is a violation; for `outage`: if Harbormaster binds too late), and 2 after an error.
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Verdicts(arguments) => arguments.run(),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => arguments.run(),
         Command::Soak(arguments) => arguments.run(),
         Command::Replicas(arguments) => arguments.run(),
+        Command::Outage(arguments) => arguments.run(),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -18,9 +18,9 @@
 //! [`Report`].
 
 mod audit;
-mod history;
+pub(crate) mod history;
 mod ledger;
-mod load;
+pub(crate) mod load;
 mod plan;
 mod processes;
 mod report;
@@ -390,6 +390,6 @@ fn follow(
     });
 }
 
-fn wall_clock() -> Timestamp {
+pub(crate) fn wall_clock() -> Timestamp {
     Timestamp::default() + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

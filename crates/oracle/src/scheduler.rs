@@ -50,6 +50,8 @@ pub struct StartOptions {
     /// If true, both contenders must decide alike: Harbormaster runs with `--parity`, and kube-scheduler receives its
     /// initial lists in name order. Neither retries a pod only because it has waited for long.
     pub parity: bool,
+    /// If true, the scheduler works only while it holds the lease of its name.
+    pub leader_election: bool,
     /// If true, the scheduler serves metrics, which [`Scheduler::activity`] and [`Scheduler::page`] need.
     pub metrics: bool,
 }
@@ -198,13 +200,17 @@ fn longest_wait(options: &StartOptions) -> String {
     format!("--pod-max-in-unschedulable-pods-duration={time}")
 }
 
+fn leader_election(options: &StartOptions) -> String {
+    format!("--leader-elect={}", options.leader_election)
+}
+
 fn start_kube_scheduler(cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
     let mut gates = options.feature_gates.clone();
     if options.parity {
         // A streamed initial list is delivered in the random order of a Go map.
         gates.push("WatchListClient=false".to_owned());
     }
-    let mut flags = vec![longest_wait(options)];
+    let mut flags = vec![longest_wait(options), leader_election(options)];
     if !gates.is_empty() {
         flags.push(format!("--feature-gates={}", gates.join(",")));
     }
@@ -232,7 +238,7 @@ fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions)
         .arg("run")
         .arg(format!("--config={}", config.display()))
         .arg(emulating(cluster.release()))
-        .arg("--leader-elect=false")
+        .arg(leader_election(options))
         .arg(longest_wait(options));
     let mut metrics = None;
     if options.metrics {

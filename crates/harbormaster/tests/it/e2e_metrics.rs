@@ -142,7 +142,8 @@ enum Scheduler {
 impl Scheduler {
     fn original(cluster: &Cluster, config: &str, features: Features) -> Self {
         let (config, feature_gates) = (config.to_owned(), gates_of_groups(features));
-        let options = StartOptions { config, feature_gates, parity: true, metrics: true };
+        let options =
+            StartOptions { config, feature_gates, parity: true, metrics: true, ..StartOptions::default() };
         let started = scheduler::Scheduler::start(&Contender::KubeScheduler, cluster, &options);
         Self::Original(started.expect("kube-scheduler starts"))
     }

@@ -125,7 +125,8 @@ impl Component {
         self.kill()
     }
 
-    fn kill(&mut self) -> Result<ExitStatus, Error> {
+    /// Kills the process and waits for its end. Does nothing if it has already exited.
+    pub(super) fn kill(&mut self) -> Result<ExitStatus, Error> {
         self.child
             .kill()
             .and_then(|()| self.child.wait())

@@ -139,6 +139,11 @@ impl ControlPlane {
         }
     }
 
+    /// Kills kube-apiserver. [`Self::restart_apiserver`] starts it again.
+    pub fn kill_apiserver(&mut self) -> Result<(), Error> {
+        self.apiserver.kill().map(drop)
+    }
+
     /// The kube-apiserver process.
     #[must_use]
     pub fn apiserver(&self) -> &Component {

@@ -123,6 +123,7 @@ impl Stage {
             config: script.config.to_string().replace(extenders::PLACEHOLDER, &self.extenders.url()),
             feature_gates: self.feature_gates(script),
             parity: true,
+            leader_election: false,
             metrics: true,
         };
         let start = Instant::now();

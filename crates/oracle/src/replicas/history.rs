@@ -14,7 +14,7 @@ use serde_json::json;
 use ureq::Agent;
 
 /// Flag that makes kube-apiserver store JSON.
-pub(super) const FLAG: &str = "--storage-media-type=application/json";
+pub(crate) const FLAG: &str = "--storage-media-type=application/json";
 
 const PODS: &str = "/registry/pods/";
 /// The first key after all keys that start with [`PODS`].
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A change of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// The pod was created or changed.
     Put(Pod),
     /// The pod with this name was deleted.
@@ -34,17 +34,17 @@ pub(super) enum Change {
 
 /// A pod with its node and requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pod {
-    pub(super) name: String,
-    pub(super) node: Option<String>,
+pub(crate) struct Pod {
+    pub(crate) name: String,
+    pub(crate) node: Option<String>,
     /// CPU request in thousandths.
-    pub(super) cpu: u64,
+    pub(crate) cpu: u64,
     /// Memory request in MiB.
-    pub(super) memory: u64,
+    pub(crate) memory: u64,
 }
 
 /// Starts a thread that watches all pods from the start of the history. It ends when `handle` returns false.
-pub(super) fn follow(etcd: &str, mut handle: impl FnMut(Result<Change>) -> bool + Send + 'static) {
+pub(crate) fn follow(etcd: &str, mut handle: impl FnMut(Result<Change>) -> bool + Send + 'static) {
     let url = format!("{etcd}/v3/watch");
     let agent: Agent = Agent::config_builder().proxy(None).build().into();
     thread::spawn(move || {

@@ -11,8 +11,8 @@ use super::ledger::{Ledger, Resources};
 use crate::components::{ApiClient, Error};
 use crate::generate::Random;
 
-pub(super) const NODES: &str = "/api/v1/nodes";
-const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const NODES: &str = "/api/v1/nodes";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Average number of pods that fit on a node, whichever resource is exhausted first.
 const PER_NODE: usize = 40;
@@ -33,11 +33,11 @@ const DELETERS: usize = 16;
 const KINDS: [Resources; 3] = [[5_000, 32_768, 110], [16_000, 5_120, 110], [16_000, 32_768, 40]];
 
 /// Names and capacities of the nodes.
-pub(super) fn nodes(count: usize) -> impl Iterator<Item = (String, Resources)> {
+pub(crate) fn nodes(count: usize) -> impl Iterator<Item = (String, Resources)> {
     (0..count).map(|index| (format!("node-{index}"), KINDS[index % KINDS.len()]))
 }
 
-pub(super) fn node(name: &str, [cpu, memory, pods]: Resources) -> Value {
+pub(crate) fn node(name: &str, [cpu, memory, pods]: Resources) -> Value {
     let resources =
         json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi"), "pods": pods.to_string()});
     json!({
@@ -160,7 +160,7 @@ fn until_done(is_running: &AtomicBool, done: u16, mut act: impl FnMut() -> Resul
 }
 
 /// A pod with a random size. Its quantities are in the API server's canonical form.
-fn pod(seed: u64, number: u64) -> Value {
+pub(crate) fn pod(seed: u64, number: u64) -> Value {
     let mut random = Random::new(seed ^ number.rotate_left(32));
     let cpu = format!("{}m", random.pick(&[50, 100, 150, 200]));
     let memory = format!("{}Mi", random.pick(&[64, 128, 192]));
