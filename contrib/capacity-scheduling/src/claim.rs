@@ -1,4 +1,4 @@
-//! What a pod, or the pods of a group, claim of their quota, and why they are refused.
+//! Claims of pods, or of the pods of a group, on their quotas, and the reasons for refusing them.
 
 use std::{fmt::Write, sync::Arc};
 

@@ -22,7 +22,7 @@ struct Row {
     flags: Flags,
     fields: &'static [&'static str],
     defaults: Defaults,
-    /// What a release adds.
+    /// Additions of a release.
     added: Option<(Release, Added)>,
     rules: Rules,
     /// The first release that serves the kind, and the feature gate that must be on; `None` for a kind that is always
@@ -30,7 +30,7 @@ struct Row {
     gate: Option<(Release, Feature)>,
 }
 
-/// What a release adds to a kind that is already served.
+/// Additions of a release to a kind that is already served.
 #[derive(Clone, Copy)]
 struct Added {
     flags: Flags,

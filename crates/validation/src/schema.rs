@@ -36,7 +36,7 @@ pub struct Field {
     since: Release,
     /// True if the feature gate of the field is off by default, so that its value is never kept.
     is_off: bool,
-    /// What the newest release changes.
+    /// Change in the newest release.
     change: Option<Change>,
 }
 

@@ -40,11 +40,11 @@ pub(crate) enum Place {
     Group(Name),
     /// The ElasticQuota of a namespace.
     Quota(Name),
-    /// What a group's namespaces share that have no ElasticQuota.
+    /// The share of those of a group's namespaces that have no ElasticQuota.
     Rest(Name),
 }
 
-/// How a pod may take from a place beside one above it.
+/// Right of a pod to take from a place beside one above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
     /// It takes back what is guaranteed to it.
@@ -121,7 +121,7 @@ impl Books {
         quotas.chain(groups).filter(|other| self.above(*other) == Some(place)).collect()
     }
 
-    /// What is guaranteed to the quotas right below a place.
+    /// Sum of the guarantees of the quotas right below a place.
     fn min_below(&self, place: Place, at: usize) -> Option<i64> {
         self.below(place).into_iter().filter_map(|below| self.min(below, at)).reduce(|a, b| a + b)
     }
@@ -161,7 +161,7 @@ impl Books {
     }
 }
 
-/// What is used.
+/// Usage.
 impl Books {
     fn used_by(&self, counts: impl Fn(&Known) -> bool, at: usize) -> i64 {
         self.pods.values().filter(|pod| counts(pod)).map(|pod| pod.asks[at]).sum()
@@ -198,7 +198,7 @@ impl Books {
             .all(|at| self.used(place, at) + pod.asks[at] <= self.min(place, at).unwrap_or_default())
     }
 
-    /// What a place has borrowed for its weight, with a further pod if there is one.
+    /// Amount that a place has borrowed for its weight, with a further pod if there is one.
     fn share(&self, place: Place, further: Option<&Known>) -> f64 {
         let share = |at: usize| {
             let used = self.used(place, at) + further.map_or(0, |pod| pod.asks[at]);
@@ -217,7 +217,7 @@ impl Books {
     }
 }
 
-/// Who may be evicted.
+/// Evictions.
 impl Books {
     /// Returns true if the pod must get a place if some node has room for it: on some level it is within what is
     /// guaranteed, and below this level it is admitted. Where a max is below what is guaranteed, nothing is owed.

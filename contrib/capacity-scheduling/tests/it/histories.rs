@@ -21,7 +21,7 @@ const NAMES: [&str; 3] = ["cpu", "memory", "a/gpu"];
 /// The last one is in no group and has no quota.
 const NAMESPACES: [&str; 5] = ["a", "b", "c", "d", "plain"];
 const GROUPS: [&str; 4] = ["g0", "g1", "g2", "g3"];
-/// What budgets select pods by.
+/// Values of the label by which budgets select pods.
 const APPS: [&str; 2] = ["web", "batch"];
 
 /// Rejects nodes without enough of a resource.
@@ -103,7 +103,7 @@ impl History {
         history
     }
 
-    /// What is guaranteed, below `end`, and a max that is usually not less.
+    /// Returns guarantees below `end`, and a max that is usually not less.
     fn limits(&mut self, end: u64) -> (Limits, Limits) {
         let min = [0; 3].map(|_| (!self.dice.one_in(5)).then(|| self.dice.below(end) as i64));
         let max = min.map(|min| {

@@ -1,4 +1,4 @@
-//! What `lint` looks at, and what it finds.
+//! The subject of `lint`, and its findings.
 
 use std::collections::BTreeSet;
 
@@ -40,9 +40,9 @@ pub(super) struct Finding {
     /// Line of the field, or of its closest ancestor, in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u32>,
-    /// What happens.
+    /// Consequence of the setting.
     pub(super) message: String,
-    /// What to do.
+    /// Advice.
     pub(super) help: String,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What the pods of the given manifests ask of a scheduler.
+/// Schedulers and resources that the pods of the given manifests ask for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demand {
     /// Scheduler names of the pods.

@@ -16,7 +16,7 @@ use super::finding::{ALL, Finding, Severity, Subject, runs, switched_off};
 struct Essential {
     plugin: &'static str,
     point: ExtensionPoint,
-    /// What happens if the plugin does not run at the point.
+    /// Consequence if the plugin does not run at the point.
     without: &'static str,
 }
 
