@@ -1,6 +1,7 @@
 //! The active elements: one heap or, if namespaces take turns, one heap for each namespace.
 //!
-//! Invariant: no heap is empty.
+//! Invariant: if namespaces take turns, no heap is empty. The only heap without turns stays, so that a queue that often
+//! becomes empty does not allocate a heap for each pod.
 
 use std::{cell::RefCell, cmp::Ordering, collections::BTreeMap, sync::Arc};
 
@@ -63,7 +64,7 @@ impl Lanes {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.heaps.is_empty()
+        self.heaps.values().all(IndexedHeap::is_empty)
     }
 
     pub(super) fn get(&self, key: &Str) -> Option<&Entity> {
@@ -94,36 +95,44 @@ impl Lanes {
     /// Takes the element with the given key.
     pub(super) fn remove(&mut self, key: &Str) -> Option<Entity> {
         let lane = self.lane_of(key)?;
-        let heap = self.heaps.get_mut(&lane)?;
-        let entity = heap.remove(key)?;
-        if heap.is_empty() {
-            self.heaps.remove(&lane);
-        }
-        self.lanes.remove(key);
+        let entity = self.heaps.get_mut(&lane)?.remove(key)?;
+        self.has_left(key, &lane);
         Some(entity)
     }
 
     /// Takes the first element.
     pub(super) fn pop(&mut self, cx: TurnCycle<'_>) -> Option<Entity> {
-        let key = self.first(cx)?.key().clone();
-        self.remove(&key)
+        let lane = self.first_lane(cx)?.clone();
+        let entity = self.heaps.get_mut(&lane)?.pop()?;
+        self.has_left(entity.key(), &lane);
+        Some(entity)
     }
 
-    /// The first element of the namespace whose turn it is.
-    fn first(&self, cx: TurnCycle<'_>) -> Option<&Entity> {
-        let mut best: Option<(Turn, &Entity)> = None;
-        for (namespace, heap) in &self.heaps {
+    /// Forgets the namespace of an element that has left its heap, and the heap if it was the last one.
+    fn has_left(&mut self, key: &Str, lane: &Str) {
+        if self.takes_turns {
+            self.lanes.remove(key);
+            if self.heaps.get(lane).is_some_and(IndexedHeap::is_empty) {
+                self.heaps.remove(lane);
+            }
+        }
+    }
+
+    /// The name of the heap whose turn it is.
+    fn first_lane(&self, cx: TurnCycle<'_>) -> Option<&Str> {
+        let mut best: Option<(Turn, &Entity, &Str)> = None;
+        for (lane, heap) in &self.heaps {
             let Some(head) = heap.peek() else { continue };
-            let turn = self.turn(namespace, cx);
-            let is_before = best.is_none_or(|(known, first)| match turn.cmp(&known) {
+            let turn = self.turn(lane, cx);
+            let is_before = best.is_none_or(|(known, first, _)| match turn.cmp(&known) {
                 Ordering::Equal => self.order.before(head, first),
                 unequal => unequal.is_lt(),
             });
             if is_before {
-                best = Some((turn, head));
+                best = Some((turn, head, lane));
             }
         }
-        best.map(|(_, first)| first)
+        best.map(|(_, _, lane)| lane)
     }
 
     fn turn(&self, namespace: &str, cx: TurnCycle<'_>) -> Turn {
