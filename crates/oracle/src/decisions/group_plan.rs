@@ -302,14 +302,14 @@ impl GroupPlan {
     }
 
     fn amounts(&mut self) -> Value {
-        if self.claims.is_some() {
-            // There is room for all members, so that devices alone decide.
-            return json!({"cpu": "16", "memory": "64Gi", "pods": "110"});
-        }
         if self.topology == Topology::Hosts {
             const SIZES: [&str; 10] = ["4", "5", "6500m", "8", "10", "12500m", "16", "20", "25", "32"];
             let cpu = SIZES[self.next_node % SIZES.len()];
             return json!({"cpu": cpu, "memory": "16Gi", "pods": "40"});
+        }
+        if self.claims.is_some() {
+            // There is room for all members, so that devices alone decide.
+            return json!({"cpu": "16", "memory": "64Gi", "pods": "110"});
         }
         json!({"cpu": self.random.pick(&["2", "3", "4"]), "memory": "16Gi", "pods": self.random.pick(&["4", "20"])})
     }
