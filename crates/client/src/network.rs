@@ -23,6 +23,7 @@ use crate::{
     client::{ApiClient, RequestBody, ResponseBody, Route},
     config::ClientError,
     credentials::{Authorizer, CredentialsError},
+    pool::ConnectionPool,
     tls::{TlsError, TlsOptions},
 };
 
@@ -65,7 +66,6 @@ struct Network {
 
 impl Network {
     async fn send(&self, mut request: Request<RequestBody>) -> Result<Response<ResponseBody>, BoxError> {
-        *request.uri_mut() = below(&self.server, request.uri())?;
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
         }
@@ -74,9 +74,17 @@ impl Network {
         }
         // The route is removed: it refers to the pools, so a pool that held the route would keep itself alive.
         let route: Route = request.extensions_mut().remove().ok_or("a request without a route")?;
-        let pools = route.connections.pools.get_or_init(|| self.dialer.pools());
-        let pool = if route.is_stream { &pools.streams } else { &pools.requests };
-        let response = pool.request(request).await?;
+        let pools = route.connections.pools.get_or_init(|| self.dialer.pools(&self.server));
+        let response = match route.is_stream {
+            true => {
+                *request.uri_mut() = below(&self.server, request.uri())?;
+                pools.streams.request(request).await?
+            }
+            false => {
+                *request.uri_mut() = path_below(&self.server, request.uri())?;
+                pools.requests.send(request).await?
+            }
+        };
         if response.status() == StatusCode::UNAUTHORIZED {
             self.authorizer.refused().await;
         }
@@ -94,17 +102,24 @@ fn headers(access: &ServerAccess) -> Result<HeaderMap, CredentialsError> {
 
 /// Returns the URL of `path` on a server whose own address may contain a path.
 fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
-    let path = path.path_and_query().map_or("/", |path| path.as_str());
     let mut parts = server.clone().into_parts();
-    let prefix = server.path().trim_end_matches('/');
-    parts.path_and_query = Some(format!("{prefix}{path}").parse()?);
+    parts.path_and_query = path_below(server, path)?.into_parts().path_and_query;
     Ok(Uri::from_parts(parts)?)
+}
+
+/// Returns the path and query of [`below`].
+fn path_below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
+    match server.path().trim_end_matches('/') {
+        "" => Ok(path.clone()),
+        prefix => Ok(format!("{prefix}{}", path.path_and_query().map_or("/", |path| path.as_str())).parse()?),
+    }
 }
 
 /// Makes connections.
 pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-/// A pool of connections. All HTTP clients of the scheduler use this type, so that the HTTP code is compiled only once.
+/// A pool of connections to any servers, over HTTP/2 where the connector allows it. All HTTP clients of the scheduler
+/// that need this use this type, so that the HTTP code is compiled only once.
 #[derive(Clone)]
 pub struct Pool(legacy::Client<Connector, RequestBody>);
 
@@ -134,7 +149,7 @@ impl Pool {
 /// The connections of a [`ConnectionSet`](crate::connections::ConnectionSet).
 #[derive(Debug)]
 pub(crate) struct Pools {
-    requests: Pool,
+    requests: ConnectionPool,
     streams: Pool,
 }
 
@@ -168,17 +183,18 @@ impl Dialer {
         })
     }
 
-    fn pools(&self) -> Pools {
+    fn pools(&self, server: &Uri) -> Pools {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
-            .pool_max_idle_per_host(self.idle_connections)
             .http2_keep_alive_interval(PING_AFTER)
             .http2_keep_alive_timeout(PING_LIMIT)
             .http2_keep_alive_while_idle(true);
-        let pool = |connector: &Connector| Pool(builder.build(connector.clone()));
-        Pools { requests: pool(&self.requests), streams: pool(&self.streams) }
+        Pools {
+            requests: ConnectionPool::new(server.clone(), self.requests.clone(), self.idle_connections),
+            streams: Pool(builder.build(self.streams.clone())),
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Contender {
     KubeScheduler,
     /// Harbormaster, run from the executable file at this path.
     Harbormaster(PathBuf),
+    /// Another build of Harbormaster, with which the first one is compared.
+    Baseline(PathBuf),
 }
 
 impl Contender {
@@ -36,6 +38,7 @@ impl Contender {
         match self {
             Self::KubeScheduler => "kube-scheduler",
             Self::Harbormaster(_) => "harbormaster",
+            Self::Baseline(_) => "baseline",
         }
     }
 }
@@ -90,7 +93,9 @@ impl Scheduler {
     pub fn start(contender: &Contender, cluster: &Endpoint, options: &StartOptions) -> Result<Self> {
         let mut scheduler = match contender {
             Contender::KubeScheduler => start_kube_scheduler(cluster, options)?,
-            Contender::Harbormaster(binary) => start_harbormaster(binary, cluster, options)?,
+            Contender::Harbormaster(binary) | Contender::Baseline(binary) => {
+                start_harbormaster(binary, cluster, options)?
+            }
         };
         let deadline = Instant::now() + START;
         while let Some(client) = &scheduler.metrics {

@@ -4,7 +4,11 @@ use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
-use harbormaster_oracle::bench::{Options, PLAIN, SizeOverrides, WORKLOADS, Workload, run};
+use harbormaster_oracle::{
+    bench::{Options, PLAIN, SizeOverrides, WORKLOADS, Workload, run},
+    harbormaster,
+    scheduler::Contender,
+};
 
 use super::{ContenderName, HarbormasterArguments, KubeArguments};
 use crate::Format;
@@ -52,6 +56,9 @@ pub(crate) struct Arguments {
     /// Scheduler to compare with kube-scheduler; Harbormaster is built as for a release
     #[arg(long, value_enum, default_value_t = ContenderName::Harbormaster)]
     right: ContenderName,
+    /// Compare with this build of Harbormaster instead of kube-scheduler
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     #[command(flatten)]
     harbormaster: HarbormasterArguments,
     /// Write a chart of the CPU time per pod to this file, as SVG
@@ -74,7 +81,10 @@ impl Arguments {
             rate: self.rate,
             backlog: self.backlog,
         };
-        let left = self.harbormaster.contender(ContenderName::KubeScheduler, true)?;
+        let left = match &self.baseline {
+            Some(file) => Contender::Baseline(harbormaster::existing(file.clone())?),
+            None => self.harbormaster.contender(ContenderName::KubeScheduler, true)?,
+        };
         let right = self.harbormaster.contender(self.right, true)?;
         let report = run(&options, [&left, &right], |workload, name, run| {
             eprintln!(
