@@ -104,6 +104,39 @@ fn essence(message: &'static Message, mut bytes: &[u8], hasher: &mut impl Hasher
     Ok(())
 }
 
+/// Occurrences of a field in a message.
+pub(crate) enum Occurrence<'a> {
+    Never,
+    /// The value, which consists of bytes, and what comes before and after the field.
+    Once {
+        before: &'a [u8],
+        value: &'a [u8],
+        after: &'a [u8],
+    },
+    Several,
+}
+
+impl<'a> Occurrence<'a> {
+    /// Finds the occurrences of a field.
+    ///
+    /// # Errors
+    /// If the bytes are not a message, or the field does not consist of bytes.
+    pub(crate) fn find(message: &'a [u8], number: u64) -> Result<Self, Error> {
+        let mut found = Self::Never;
+        let mut rest = message;
+        loop {
+            let before = &message[..message.len() - rest.len()];
+            let Some((at, raw)) = next(&mut rest)? else { return Ok(found) };
+            if at == number {
+                found = match found {
+                    Self::Never => Self::Once { before, value: raw.bytes()?, after: rest },
+                    _ => Self::Several,
+                };
+            }
+        }
+    }
+}
+
 /// Returns the string at a path of field numbers; empty if there is none.
 pub(crate) fn text_at<'a>(mut bytes: &'a [u8], path: &[u64]) -> &'a str {
     for number in path {

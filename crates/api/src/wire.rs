@@ -8,6 +8,7 @@ mod defaults;
 mod disk;
 pub(crate) mod draft;
 mod json;
+mod known_specs;
 mod locate;
 mod meta;
 mod node;
@@ -20,8 +21,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::draft::{NodeDraft, ObjectDraft, PodDraft};
-use self::locate::{FieldError, decode};
 pub(crate) use self::pod::CONDITIONS as POD_CONDITIONS;
+use self::{
+    known_specs::KnownSpecs,
+    locate::{FieldError, decode},
+};
 use crate::protobuf::{self, Message};
 use crate::{Node, Object, ObjectKind, ObjectRef, Pod, PriorityClass, strings::Interner};
 
@@ -96,6 +100,7 @@ impl<'a> Encoded<'a> {
 #[derive(Debug, Default)]
 pub struct Decoder {
     interner: Interner,
+    specs: KnownSpecs,
     api_defaults: bool,
 }
 

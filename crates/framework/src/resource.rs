@@ -344,35 +344,29 @@ struct Head {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct HeadMetadata {
-    uid: String,
-    resource_version: String,
+    uid: Str,
+    resource_version: Str,
     generation: i64,
-    labels: Option<Pairs>,
-    annotations: Option<Pairs>,
+    labels: Option<Labels>,
+    annotations: Option<Labels>,
     owner_references: Option<Vec<HeadOwner>>,
-    deletion_timestamp: Option<String>,
+    deletion_timestamp: Option<Str>,
 }
-
-type Pairs = std::collections::BTreeMap<String, String>;
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct HeadOwner {
-    api_version: String,
-    kind: String,
-    name: String,
-    uid: String,
+    api_version: Str,
+    kind: Str,
+    name: Str,
+    uid: Str,
     controller: Option<bool>,
 }
 
 impl HeadOwner {
     fn into_reference(self) -> OwnerReference {
-        OwnerReference {
-            api_version: self.api_version.into(),
-            kind: self.kind.into(),
-            name: self.name.into(),
-            uid: self.uid.into(),
-        }
+        let Self { api_version, kind, name, uid, controller: _ } = self;
+        OwnerReference { api_version, kind, name, uid }
     }
 }
 
@@ -409,7 +403,6 @@ pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result
 
 impl HeadMetadata {
     fn of(self, key: &CustomKey) -> Result<Metadata, Field> {
-        let labels = |pairs: Option<Pairs>| pairs.into_iter().flatten().collect::<Labels>();
         let (mut owners, mut controller) = (Vec::new(), None);
         for owner in self.owner_references.into_iter().flatten() {
             let controls = owner.controller == Some(true);
@@ -422,11 +415,11 @@ impl HeadMetadata {
         Ok(Metadata {
             name: key.name.clone(),
             namespace: key.namespace.clone(),
-            uid: self.uid.into(),
-            resource_version: self.resource_version.into(),
+            uid: self.uid,
+            resource_version: self.resource_version,
             generation: self.generation,
-            labels: labels(self.labels),
-            annotations: labels(self.annotations),
+            labels: self.labels.unwrap_or_default(),
+            annotations: self.annotations.unwrap_or_default(),
             owners,
             controller,
             deletion_timestamp: deletion.map_err(|error| wrong_time(&error))?,

@@ -71,6 +71,13 @@ pub static POD: Message = Message::new(
 )
 .with(Share::Read);
 
+/// `core.Pod` without `spec`.
+pub static POD_WITHOUT_SPEC: Message = Message::new(
+    "core.Pod",
+    &[one(1, "metadata", Kind::Message(&OBJECT_META)), one(3, "status", Kind::Message(&POD_STATUS))],
+)
+.with(Share::Read);
+
 /// `core.PodSpec`.
 pub static POD_SPEC: Message = Message::new(
     "core.PodSpec",

@@ -106,7 +106,11 @@ fn read_pod(from: Encoded<'_>) -> Result<String, String> {
     let draft = PodDraft::read(from).map_err(|error| error.to_string())?;
     draft.hash(&mut DefaultHasher::new());
     let _ = (draft.uid(), draft.version(), draft.is_bound());
-    let decoded = draft.finish(&mut Decoder::new()).map_err(|error| error.to_string())?;
+    finish_pod(draft, &mut Decoder::new())
+}
+
+fn finish_pod(draft: PodDraft<'_>, decoder: &mut Decoder) -> Result<String, String> {
+    let decoded = draft.finish(decoder).map_err(|error| error.to_string())?;
     Ok(format!("{decoded:?}"))
 }
 
@@ -268,6 +272,42 @@ proptest! {
                 check_essence(read, of, &before, &object);
             }
             check(read, of, &object);
+        }
+    }
+
+    #[test]
+    fn a_decoder_that_has_read_similar_pods_reads_what_a_new_one_reads(
+        changes in prop::collection::vec((any::<Index>(), 0_usize..11), 1..6),
+        edits in prop::collection::vec((any::<Index>(), any::<u8>()), 0..4),
+    ) {
+        let mut decoder = Decoder::new();
+        let mut check = |bytes: &[u8]| {
+            let draft = || PodDraft::read(Encoded::Protobuf(bytes)).unwrap();
+            let expected = finish_pod(draft(), &mut Decoder::new());
+            assert_eq!(finish_pod(draft(), &mut decoder), expected);
+            assert_eq!(finish_pod(draft(), &mut decoder), expected);
+        };
+        let mut pod = full_pod();
+        pod["spec"]["schedulingGates"] = Json::Null;
+        for without_node in [true, false] {
+            let mut pod = pod.clone();
+            if without_node {
+                pod["spec"]["nodeName"] = Json::Null;
+            }
+            check(&message(&messages::POD, &pod).unwrap());
+        }
+        for (index, how) in changes {
+            let mut paths = Vec::new();
+            walk(&pod, "", &mut |path, _| paths.push(path));
+            let path: &String = index.get(&paths);
+            change(&mut pod, path, how);
+            let Some(mut encoded) = message(&messages::POD, &pod) else { continue };
+            check(&encoded);
+            for (index, byte) in &edits {
+                let at = index.index(encoded.len());
+                encoded[at] = *byte;
+            }
+            check(&encoded);
         }
     }
 

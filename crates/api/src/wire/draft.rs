@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::{
     DecodeError, Decoder, Encoded,
+    known_specs::SplitSpec,
     meta::Metadata,
     node::WireNode,
     object::{self, ByExpressions, ByMap},
@@ -165,7 +166,34 @@ impl<'a> PodDraft<'a> {
     /// # Errors
     /// If the pod is in protobuf, and a field is invalid.
     pub fn finish(self, decoder: &mut Decoder) -> Result<Pod, DecodeError> {
+        let split = match self.0.state {
+            State::Unread(bytes) if !decoder.api_defaults => SplitSpec::of(bytes),
+            _ => None,
+        };
+        match split {
+            Some(split) => self.finish_split(&split, decoder),
+            None => self.finish_whole(decoder),
+        }
+    }
+
+    fn finish_whole(self, decoder: &mut Decoder) -> Result<Pod, DecodeError> {
         Ok(self.0.finish()?.into_pod(&mut decoder.interner, decoder.api_defaults))
+    }
+
+    /// Reads the spec only if it is not known yet.
+    fn finish_split(self, split: &SplitSpec<'_>, decoder: &mut Decoder) -> Result<Pod, DecodeError> {
+        let Some(spec) = decoder.specs.get(&split.rest) else {
+            let pod = self.finish_whole(decoder)?;
+            // Gates are part of the bytes, but not of what is kept.
+            if pod.scheduling_gates.is_empty() {
+                decoder.specs.add(&*split.rest, pod.spec.clone());
+            }
+            return Ok(pod);
+        };
+        let rest = Draft { message: &messages::POD_WITHOUT_SPEC, ..self.0 }.finish()?;
+        let mut pod = rest.with_spec(spec, &mut decoder.interner);
+        pod.node_name = (!split.node_name.is_empty()).then(|| decoder.interner.intern(split.node_name));
+        Ok(pod)
     }
 }
 
@@ -233,7 +261,7 @@ impl<'a> ObjectDraft<'a> {
     /// # Errors
     /// If the object is in protobuf, and a field is invalid.
     pub fn finish(self, decoder: &mut Decoder) -> Result<Object, DecodeError> {
-        let Decoder { interner, api_defaults } = decoder;
+        let Decoder { interner, api_defaults, .. } = decoder;
         Ok(match self.draft {
             ObjectForms::ByMap(draft) => draft.finish()?.into_object(self.kind, interner, *api_defaults),
             ObjectForms::ByExpressions(draft) => {

@@ -11,7 +11,7 @@ use super::{
     spec::{Spec, WireResources},
 };
 use crate::{
-    Labels, Pod,
+    Labels, Pod, PodSpec,
     pod::{ContainerResources, EXTENDED_CLAIM, Phase, PodCondition, PodStatus},
     strings::Interner,
 };
@@ -90,33 +90,40 @@ impl WirePod<'_> {
         self.spec.as_ref().map_or("", |spec| &spec.node_name)
     }
 
-    pub(super) fn into_pod(self, interner: &mut Interner, api_defaults: bool) -> Pod {
-        let metadata = self.metadata.unwrap_or_default();
-        let wire_spec = self.spec.unwrap_or_default();
-        let labels = metadata.labels.labels(interner);
-        let mut spec = wire_spec.intern(interner, api_defaults);
-        let mut namespace = metadata.namespace.intern(interner);
+    pub(super) fn into_pod(mut self, interner: &mut Interner, api_defaults: bool) -> Pod {
+        let wire_spec = self.spec.take().unwrap_or_default();
+        let spec = Arc::new(wire_spec.intern(interner, api_defaults));
+        let mut pod = self.with_spec(spec, interner);
+        pod.node_name = wire_spec.node_name.intern_some(interner);
+        pod.scheduling_gates = wire_spec.scheduling_gates.0.iter().map(|g| g.name.intern(interner)).collect();
         if api_defaults {
-            defaults::fill_requests(&mut spec);
-            defaults::merge_label_keys(&mut spec, &labels);
-            if namespace.is_empty() {
-                namespace = interner.intern(defaults::NAMESPACE);
+            let spec = Arc::make_mut(&mut pod.spec);
+            defaults::fill_requests(spec);
+            defaults::merge_label_keys(spec, &pod.labels);
+            if pod.namespace.is_empty() {
+                pod.namespace = interner.intern(defaults::NAMESPACE);
             }
         }
+        pod
+    }
+
+    /// Returns a pod with this metadata and status and the given spec, without a node and without scheduling gates.
+    pub(super) fn with_spec(self, spec: Arc<PodSpec>, interner: &mut Interner) -> Pod {
+        let metadata = self.metadata.unwrap_or_default();
         Pod {
             uid: metadata.uid.unshared(),
-            namespace,
+            namespace: metadata.namespace.intern(interner),
             name: metadata.name.unshared(),
             resource_version: metadata.resource_version.0.unshared(),
             generation: metadata.generation.unwrap_or_default(),
-            labels,
+            labels: metadata.labels.labels(interner),
             annotations: metadata.annotations.labels(interner),
             created: metadata.creation_timestamp.map(|at| at.0),
             deleted: metadata.deletion_timestamp.map(|at| at.0),
             controller: metadata.controller(interner),
-            node_name: wire_spec.node_name.intern_some(interner),
-            scheduling_gates: wire_spec.scheduling_gates.0.iter().map(|g| g.name.intern(interner)).collect(),
-            spec: Arc::new(spec),
+            node_name: None,
+            scheduling_gates: Vec::new(),
+            spec,
             status: self.status.unwrap_or_default().intern(interner),
         }
     }
