@@ -1,13 +1,14 @@
 //! Access to the API server for plugins during the binding cycle.
 
 use std::{
+    error::Error,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
-use harbormaster_api::{Str, Timestamp};
+use harbormaster_api::{Str, Timestamp, protobuf};
 use harbormaster_client::{
     ApiClient, ApiError, Retries,
     client::{JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH},
@@ -18,7 +19,7 @@ use harbormaster_framework::{
     outcome::PluginError,
     plugin::BoxFuture,
     pod::PodInfo,
-    resource::CustomKey,
+    resource::{CustomKey, RawContent},
 };
 use http::Method;
 use rustc_hash::FxHashMap;
@@ -144,6 +145,14 @@ fn version(object: &Value) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
+/// Returns the object in the body of a response.
+fn content(body: &[u8]) -> Result<RawContent, Box<dyn Error>> {
+    Ok(match protobuf::is_meant(body) {
+        true => RawContent::Protobuf(protobuf::open(body)?.into()),
+        false => RawContent::Json(str::from_utf8(body)?.into()),
+    })
+}
+
 fn value(call: &ApiCall, reply: &Reply) -> Result<Value, ApiError> {
     reply.value().map_err(|why| unreadable(call, &why))
 }
@@ -164,6 +173,8 @@ pub(crate) fn failure(error: ApiError) -> ApiFailure {
 #[derive(Clone, Debug)]
 pub struct LiveApi {
     client: ApiClient,
+    /// The same client, which prefers replies in protobuf.
+    protobuf: ApiClient,
     feed: CustomFeed,
     served: Arc<[ServedVersion]>,
 }
@@ -171,7 +182,7 @@ pub struct LiveApi {
 impl LiveApi {
     /// Returns access to the API server through `client`; `feed` supplies changes to custom objects.
     pub fn new(client: ApiClient, feed: CustomFeed) -> Self {
-        Self { client, feed, served: Arc::default() }
+        Self { protobuf: client.accepting_protobuf(), client, feed, served: Arc::default() }
     }
 
     /// Returns the same access, except that requests about these kinds use the version that the server serves.
@@ -191,6 +202,7 @@ impl LiveApi {
             *version = format!("{}/{}", call.path.group, older.name).into();
         }
         (older.downgrade)(&mut call.body);
+        call.accepts_protobuf = false;
         let mut object = value(&call, &self.send(&call).await?)?;
         (older.upgrade)(&mut object);
         Ok(object.into())
@@ -211,12 +223,12 @@ impl LiveApi {
             body => Bytes::from(body.to_string()),
         };
         let url = call.path.url();
+        let client = if call.accepts_protobuf { &self.protobuf } else { &self.client };
         let mut retries = Retries::of(&self.client);
         loop {
-            match self.client.exchange(method.clone(), &url, content_type, body.clone()).await {
+            match client.exchange(method.clone(), &url, content_type, body.clone()).await {
                 Ok(body) => {
-                    let text = str::from_utf8(&body).map_err(|why| unreadable(call, &why))?;
-                    return Ok(Reply::new(text.into()));
+                    return content(&body).map(Reply::new).map_err(|why| unreadable(call, &*why));
                 }
                 Err(error) => retries.wait_after(error).await?,
             }

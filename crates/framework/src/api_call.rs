@@ -6,7 +6,10 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use harbormaster_api::{Str, Timestamp};
+use harbormaster_api::{
+    Str, Timestamp,
+    protobuf::{self, messages::OBJECT},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -129,38 +132,50 @@ pub struct ApiCall {
     pub path: ObjectPath,
     /// The body; `null` for [`Verb::Get`].
     pub body: Value,
+    /// True if the [`Reply`] may be in protobuf, which is cheaper. Then [`Reply::json`] may be `None`.
+    #[serde(skip)]
+    pub accepts_protobuf: bool,
 }
 
 impl ApiCall {
+    fn new(verb: Verb, path: ObjectPath, body: Value) -> Self {
+        Self { verb, path, body, accepts_protobuf: false }
+    }
+
+    /// Returns the call with a reply in a form from which `R` can be decoded.
+    fn answered_with<R: Resource>(self) -> Self {
+        Self { accepts_protobuf: R::PROTOBUF.is_some(), ..self }
+    }
+
     /// Reads an object.
     pub fn get(path: ObjectPath) -> Self {
-        Self { verb: Verb::Get, path, body: Value::Null }
+        Self::new(Verb::Get, path, Value::Null)
     }
 
     /// Creates an object.
     pub fn create(path: ObjectPath, object: Value) -> Self {
-        Self { verb: Verb::Create, path: ObjectPath { name: Str::default(), ..path }, body: object }
+        Self::new(Verb::Create, ObjectPath { name: Str::default(), ..path }, object)
     }
 
     /// Changes fields of an object; see [`Verb::Patch`].
     pub fn patch(path: ObjectPath, patch: Value) -> Self {
-        Self { verb: Verb::Patch, path, body: patch }
+        Self::new(Verb::Patch, path, patch)
     }
 
     /// Changes fields of an object of one of Kubernetes' own kinds; see [`Verb::StrategicPatch`].
     pub fn strategic_patch(path: ObjectPath, patch: Value) -> Self {
-        Self { verb: Verb::StrategicPatch, path, body: patch }
+        Self::new(Verb::StrategicPatch, path, patch)
     }
 
     /// Deletes an object.
     pub fn delete(path: ObjectPath) -> Self {
-        Self { verb: Verb::Delete, path, body: json!({ "kind": "DeleteOptions", "apiVersion": "v1" }) }
+        Self::new(Verb::Delete, path, json!({ "kind": "DeleteOptions", "apiVersion": "v1" }))
     }
 }
 
 /// The object in the API server's response to a request. It is decoded only if it is used.
 #[derive(Clone, Debug)]
-pub struct Reply(Str);
+pub struct Reply(RawContent);
 
 /// The part of a [`Reply`] that identifies the object and its version.
 #[derive(Default, Deserialize)]
@@ -182,14 +197,17 @@ struct ReplyMetadata<'a> {
 }
 
 impl Reply {
-    /// Returns a reply that consists of this JSON.
-    pub fn new(json: Str) -> Self {
-        Self(json)
+    /// Returns a reply that consists of this object.
+    pub fn new(object: RawContent) -> Self {
+        Self(object)
     }
 
-    /// The object as JSON.
-    pub fn json(&self) -> &str {
-        &self.0
+    /// The object as JSON; `None` if it is in protobuf, which only calls with [`ApiCall::accepts_protobuf`] receive.
+    pub fn json(&self) -> Option<&str> {
+        match &self.0 {
+            RawContent::Json(json) => Some(json),
+            RawContent::Protobuf(_) => None,
+        }
     }
 
     /// Returns the whole object.
@@ -197,10 +215,12 @@ impl Reply {
     /// # Errors
     /// When the reply is not valid JSON.
     pub fn value(&self) -> Result<Value, ApiFailure> {
-        serde_json::from_str(&self.0).map_err(|error| {
-            let message = format!("unreadable response: {error}");
+        let unreadable = |why: &str| {
+            let message = format!("unreadable response: {why}");
             ApiFailure { code: None, reason: String::new(), message }
-        })
+        };
+        let json = self.json().ok_or_else(|| unreadable("the object is in protobuf"))?;
+        serde_json::from_str(json).map_err(|error| unreadable(&error.to_string()))
     }
 
     /// Returns the object, decoded into a plugin's type.
@@ -211,7 +231,7 @@ impl Reply {
         let ReplyMetadata { namespace, name, .. } = self.head();
         let (namespace, name) = (namespace.as_ref().into(), name.as_ref().into());
         let resource = ResourceName::of::<R>().to_string().into();
-        Ok(decode(&CustomKey { resource, namespace, name }, &RawContent::Json(self.0.clone()))?)
+        Ok(decode(&CustomKey { resource, namespace, name }, &self.0)?)
     }
 
     /// Returns the resource version of the object as a number (KEP-5504).
@@ -220,13 +240,17 @@ impl Reply {
     }
 
     fn head(&self) -> ReplyMetadata<'_> {
-        serde_json::from_str::<ReplyHead<'_>>(&self.0).unwrap_or_default().metadata
+        let head: Option<ReplyHead<'_>> = match &self.0 {
+            RawContent::Json(json) => serde_json::from_str(json).ok(),
+            RawContent::Protobuf(bytes) => protobuf::decode(&OBJECT, bytes).ok(),
+        };
+        head.unwrap_or_default().metadata
     }
 }
 
 impl From<Value> for Reply {
     fn from(object: Value) -> Self {
-        Self(object.to_string().into())
+        Self(RawContent::Json(object.to_string().into()))
     }
 }
 
@@ -371,7 +395,7 @@ impl Api {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Custom<R>>, ApiFailure> {
-        match self.call(ApiCall::get(ObjectPath::of::<R>(namespace, name))).await {
+        match self.call(ApiCall::get(ObjectPath::of::<R>(namespace, name)).answered_with::<R>()).await {
             Ok(reply) => reply.decode().map(Some),
             Err(failure) if failure.is_not_found() => Ok(None),
             Err(failure) => Err(failure),
@@ -393,7 +417,7 @@ impl Api {
             object.entry("apiVersion").or_insert_with(|| path.api_version().into());
             object.entry("kind").or_insert_with(|| R::KIND.into());
         }
-        self.call(ApiCall::create(path, json)).await?.decode()
+        self.call(ApiCall::create(path, json).answered_with::<R>()).await?.decode()
     }
 
     /// Changes fields of a custom object; see [`Verb::Patch`]. Returns the changed object.
@@ -406,7 +430,7 @@ impl Api {
         name: &str,
         patch: Value,
     ) -> Result<Reply, ApiFailure> {
-        self.call(ApiCall::patch(ObjectPath::of::<R>(namespace, name), patch)).await
+        self.call(ApiCall::patch(ObjectPath::of::<R>(namespace, name), patch).answered_with::<R>()).await
     }
 
     /// Changes the `status` of a custom object. The kind must have the `status` subresource, and the patch must contain
@@ -420,7 +444,8 @@ impl Api {
         name: &str,
         patch: Value,
     ) -> Result<Reply, ApiFailure> {
-        self.call(ApiCall::patch(ObjectPath::of::<R>(namespace, name).status(), patch)).await
+        self.call(ApiCall::patch(ObjectPath::of::<R>(namespace, name).status(), patch).answered_with::<R>())
+            .await
     }
 
     /// Deletes a custom object. Returns false if the object did not exist.
@@ -482,6 +507,7 @@ impl Api {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::ResourceScope;
 
     fn path(group: &str, namespace: &str, name: &str, subresource: &str) -> ObjectPath {
         ObjectPath {
@@ -504,6 +530,47 @@ mod tests {
             assert_eq!(path.url(), expected);
         }
         assert_eq!(&*path("example.com", "a", "red", "").key().resource, "teams.v1.example.com");
+    }
+
+    #[test]
+    fn a_reply_is_decoded_from_both_forms() {
+        let json = Reply::from(json!({
+            "metadata": {"name": "c", "namespace": "a", "resourceVersion": "7"}, "spec": {"driver": "d"},
+        }));
+        // Metadata with name, namespace and version, then a spec with a driver.
+        let bytes = b"\x0a\x09\x0a\x01c\x1a\x01a\x32\x017\x12\x03\x0a\x01d";
+        let protobuf = Reply::new(RawContent::Protobuf(bytes[..].into()));
+        for reply in [&json, &protobuf] {
+            assert_eq!(reply.version(), Some(7));
+            let Custom { metadata, object } = reply.decode::<Slice>().unwrap();
+            assert_eq!((&*metadata.name, &*metadata.namespace, &*object.spec.driver), ("c", "a", "d"));
+        }
+        assert!(json.json().is_some() && json.value().is_ok());
+        assert_eq!(protobuf.json(), None);
+        assert_eq!(
+            protobuf.value().unwrap_err().to_string(),
+            "unreadable response: the object is in protobuf"
+        );
+    }
+
+    #[derive(Deserialize)]
+    struct Slice {
+        spec: SliceSpec,
+    }
+
+    #[derive(Deserialize)]
+    struct SliceSpec {
+        driver: Str,
+    }
+
+    impl Resource for Slice {
+        const GROUP: &'static str = "resource.k8s.io";
+        const VERSION: &'static str = "v1";
+        const KIND: &'static str = "ResourceSlice";
+        const PLURAL: &'static str = "resourceslices";
+        const SCOPE: ResourceScope = ResourceScope::Namespaced;
+        const PROTOBUF: Option<&'static protobuf::Message> =
+            Some(&protobuf::messages::devices::RESOURCE_SLICE);
     }
 
     #[test]
