@@ -30,6 +30,8 @@ mod log_output;
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod manifest_files;
 mod metric_limits;
+#[cfg(target_os = "linux")]
+mod patience;
 mod reload;
 mod run;
 #[cfg(feature = "sandbox")]

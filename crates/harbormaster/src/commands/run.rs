@@ -98,6 +98,8 @@ fn run(program: &Program, given: &Flags, level: &log::Threshold) -> Result<(), S
         return write_config(Path::new(path), &settings(Release::NEWEST)?, given);
     }
     let candidates = Candidates::of(given, settings)?;
+    #[cfg(target_os = "linux")]
+    super::patience::let_others_finish();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
