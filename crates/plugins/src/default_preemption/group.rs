@@ -58,7 +58,7 @@ pub(super) fn preempt(
     for (row, pod) in units.iter().flat_map(|unit| &unit.pods) {
         cx.what_if.remove(*row, pod);
     }
-    let assignments = match cx.what_if.place()? {
+    let assignments = match cx.what_if.place(cx.members)? {
         Ok(assignments) => assignments,
         Err(why) => return Ok(no_help(&why)),
     };
