@@ -97,18 +97,19 @@ impl PodGroupPostFilter for CapacityScheduling {
             return Ok(GroupPostFiltered::NoHelp { reasons: vec![] });
         }
         let needed = members::needed(cx.group, members.len());
-        let most = self.most_guaranteed(cx, &members, needed)?;
-        let answer = self.evict_for(cx, &members[..most])?;
-        // Nodes may have room for fewer members than the quotas guarantee. What is evicted for more than find a place
-        // is more than the group has a right to.
-        match &answer {
-            GroupPostFiltered::Nominate { nodes, victims, .. }
-                if victims.is_empty() || nodes.len() == most =>
-            {
-                Ok(answer)
+        let mut count = self.most_guaranteed(cx, &members, needed)?;
+        loop {
+            let answer = self.evict_for(cx, &members[..count])?;
+            let placed = match &answer {
+                GroupPostFiltered::Nominate { nodes, victims, .. } if !victims.is_empty() => nodes.len(),
+                GroupPostFiltered::Nominate { .. } => return Ok(answer),
+                _ => needed,
+            };
+            if placed == count || count == needed {
+                return Ok(answer);
             }
-            _ if most > needed => self.evict_for(cx, &members[..needed]),
-            _ => Ok(answer),
+            // Nodes have room for fewer members than the quotas guarantee. What is evicted for others is in vain.
+            count = placed.clamp(needed, count - 1);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The worked examples of scheduler-plugins, the index, and messages.
 
+mod gangs;
 mod groups;
 mod sort;
 

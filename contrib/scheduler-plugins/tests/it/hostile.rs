@@ -1,7 +1,8 @@
 //! Wrong, missing and hostile custom resources: no plugin panics, and a pod that has nothing to do with them is placed.
 //!
 //! Each value in the custom resources of the examples is replaced by others that make no sense, one at a time. The
-//! definitions accept everything, as an older definition may.
+//! definitions accept everything, as an older definition may. `EVERY=1` tries all of these values, and by default a sixth
+//! of them is tried in each place.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +18,7 @@ use harbormaster::{
 };
 
 /// Length of the lists in objects that are far too large.
-const VERY_LONG: usize = 10_000;
+const VERY_LONG: usize = 2000;
 const PATIENCE: u64 = 20;
 
 fn folder() -> PathBuf {
@@ -192,12 +193,13 @@ fn nonsense() -> Vec<Value> {
 
 #[test]
 fn nonsense_in_custom_resources_harms_no_one_else() {
+    let every: usize = std::env::var("EVERY").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     let mut count = 0;
     for example in examples() {
         for (at, object) in example.objects.iter().enumerate().filter(|(_, object)| is_custom(object)) {
             for pointer in own_pointers(object) {
                 let values = nonsense();
-                for value in values.iter().map(Some).chain([None]) {
+                for value in values.iter().map(Some).chain([None]).skip(count % every).step_by(every) {
                     let what = format!("{}: {} {pointer} = {value:?}", example.name, object["kind"]);
                     example.check(&example.with(at, &pointer, value), &what);
                     count += 1;
@@ -206,7 +208,7 @@ fn nonsense_in_custom_resources_harms_no_one_else() {
         }
     }
     println!("{count} objects");
-    assert!(count > 1000, "{count}");
+    assert!(count * every > 1000, "{count}");
 }
 
 #[test]

@@ -60,9 +60,13 @@ pub(super) fn preempt(
     }
     let assignments = match cx.what_if.place(cx.members)? {
         Ok(assignments) => assignments,
-        Err(why) => return Ok(no_help(&why)),
+        Err(why) => {
+            restore(&units, cx.what_if);
+            return Ok(no_help(&why));
+        }
     };
     let units = find_victims(units, &assignments, cx.what_if, terms)?;
+    restore(&units, cx.what_if);
     let violations = units.iter().map(|unit| unit.violations).sum();
     let pods = units.into_iter().flat_map(|unit| unit.pods);
     let victims: Vec<Arc<PodInfo>> = pods.map(|(_, pod)| pod).collect();
@@ -70,6 +74,11 @@ pub(super) fn preempt(
     let nodes = assignments.iter().map(|one| (one.pod.uid.clone(), name(one.row))).collect();
     let reasons = reason(&format!("found a placement for podgroup, preempting {} victims", victims.len()));
     Ok(GroupPostFiltered::Nominate { nodes, victims, violations, reasons })
+}
+
+/// Puts back all pods, so that a plugin may look for other victims.
+fn restore(units: &[Unit], what_if: &mut dyn GroupWhatIf) {
+    units.iter().flat_map(|unit| &unit.pods).for_each(|(row, pod)| what_if.restore(*row, pod));
 }
 
 /// Puts back every unit beside which the members still fit, and returns the other units.
