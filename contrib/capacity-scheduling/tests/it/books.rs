@@ -362,7 +362,10 @@ impl Books {
             let after = self.without(victims);
             after.admits(pod) && after.have_room(places)
         };
-        assert!(!victims.is_empty() && helps(victims), "in vain: {victims:?} for {places:?} in {self:#?}");
+        // Members that differ may fit in another order without any eviction.
+        let are_alike = places.iter().all(|one| one.asks == places[0].asks);
+        let is_needed = !victims.is_empty() || !are_alike;
+        assert!(is_needed && helps(victims), "in vain: {victims:?} for {places:?} in {self:#?}");
         if let Some(why) = self.objection(pod, victims) {
             panic!("{why}: {victims:?} for {places:?} in {self:#?}");
         }

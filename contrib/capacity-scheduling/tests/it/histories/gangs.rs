@@ -96,14 +96,17 @@ impl History {
         self.count("gangs reclaimed", is_owed);
         self.count("more than needed", nodes.len() > waiting.needed);
         self.count("gangs evicted", victims.iter().any(|name| self.books.pods[name].gang.is_some()));
-        if self.dice.one_in(3) {
+        if !victims.is_empty() && self.dice.one_in(3) {
             self.wait_for_gang(waiting, &nodes, &victims);
         }
         victims.iter().for_each(|victim| self.remove(victim));
         let is_nominated = |pod: &&Arc<PodInfo>| nodes.iter().any(|(name, _)| *name == *pod.name);
         let nominated: Vec<Arc<PodInfo>> = infos.iter().filter(is_nominated).cloned().collect();
-        let placed = self.trial.place_group(&nominated).map(|placed| placed.len());
-        assert_eq!(placed, Some(nodes.len()), "{nodes:?} are refused after evictions {:#?}", self.books);
+        // Without their nominations, members that differ may get other nodes than those in which all of them fit.
+        if waiting.are_alike() {
+            let placed = self.trial.place_group(&nominated).map(|placed| placed.len());
+            assert_eq!(placed, Some(nodes.len()), "{nodes:?} are refused after evictions {:#?}", self.books);
+        }
         self.place_members(waiting, &nodes);
     }
 
