@@ -37,7 +37,8 @@ impl<'a> Claim<'a> {
         Self::new(ledger, nominations, (pod, requested(pod).collect(), pod.priority()), is_own)
     }
 
-    /// Returns the claim of members of a group, of which there must be one; `None` if their namespace has no quota.
+    /// Returns the claim of members of a group, of which there must be one; `None` if their namespace has no quota. What
+    /// other members are nominated to does not count.
     pub fn of_members(
         ledger: &'a Ledger,
         nominations: &Nominations,
@@ -51,8 +52,11 @@ impl<'a> Claim<'a> {
                 None => asked.push((resource, amount)),
             }
         }
-        let is_own = |other: &PodInfo| members.iter().any(|pod| pod.uid == other.uid);
-        Self::new(ledger, nominations, (members.first()?, asked, priority), is_own)
+        let first = members.first()?;
+        let is_own = |other: &PodInfo| {
+            other.uid == first.uid || (first.group().is_some() && other.group() == first.group())
+        };
+        Self::new(ledger, nominations, (first, asked, priority), is_own)
     }
 
     fn new(

@@ -5,8 +5,9 @@
 //!
 //! Reading order: [`elastic_quota`] and [`quota_group`] (the custom resources), [`amounts`], [`tree`] (the quotas, from
 //! the whole to the namespaces), [`ledger`] (what is used), [`claim`] (whether a pod is admitted), [`share`] (who has
-//! borrowed more than is fair), [`terms`] (who is evicted), [`plugin`] (extension points and hints), [`sort`] (the
-//! order of the queue by shares), [`controller`] (a program that writes into the statuses of quotas what is used).
+//! borrowed more than is fair), [`terms`] (who is evicted), [`members`] (for how many members of a group), [`plugin`]
+//! (extension points and hints), [`sort`] (the order of the queue by shares), [`controller`] (a program that writes into
+//! the statuses of quotas what is used).
 //!
 //! Invariants: no decision of the scheduler makes the pods of a quota, or of those below it, use more than its max, nor
 //! the pods of all quotas more than the quotas guarantee together. A pod within its quota's min is never refused for good
@@ -17,6 +18,7 @@ pub mod claim;
 pub mod controller;
 pub mod elastic_quota;
 pub mod ledger;
+pub mod members;
 pub mod plugin;
 pub mod quota_group;
 pub mod share;

@@ -1,5 +1,7 @@
 //! Extension points of the plugin, and the changes after which a pod is tried again.
 
+use std::sync::Arc;
+
 use harbormaster::{
     api::Pod,
     preemption::{DefaultPreemption, DefaultPreemptionArgs},
@@ -7,7 +9,8 @@ use harbormaster::{
 };
 
 use crate::{
-    claim::Claim, elastic_quota::ElasticQuota, ledger::Ledger, quota_group::QuotaGroup, terms::QuotaTerms,
+    claim::Claim, elastic_quota::ElasticQuota, ledger::Ledger, members, quota_group::QuotaGroup,
+    terms::QuotaTerms,
 };
 
 /// Admits pods by quotas, and evicts pods that borrow. See the [crate's documentation](crate).
@@ -81,33 +84,32 @@ impl PostFilter for CapacityScheduling {
     }
 }
 
-/// The members of a group that have no nodes count as one pod, which requests what all of them do.
+/// Members of a group count as one pod, which requests what they do: as many members as the group needs at least, or
+/// more if they are guaranteed what they request.
 impl PodGroupPostFilter for CapacityScheduling {
     fn group_post_filter(
         &self,
         cx: &mut GroupPostFilterCycle<'_>,
         _: &[Option<&()>],
     ) -> PluginResult<GroupPostFiltered> {
-        let members = cx.members;
-        let Some(first) = members.first() else { return Ok(GroupPostFiltered::NoHelp { reasons: vec![] }) };
-        let priority = cx.group.priority.unwrap_or_else(|| first.priority());
-        let (mut terms, why) = {
-            let cycle = cx.what_if.cycle(first);
-            let ledger = self.index(&cycle)?;
-            let claim = Claim::of_members(ledger, cycle.nominations, members, priority);
-            let is_refused = claim.as_ref().is_some_and(|claim| claim.refusal().is_some());
-            let terms = QuotaTerms::new(ledger, claim, priority);
-            let why = Self::waits_or_despairs(&terms, is_refused);
-            (terms, why)
-        };
-        let never =
-            cx.group.never_preempts.unwrap_or_else(|| members.iter().any(|pod| pod.spec.never_preempts));
-        match why.filter(|_| !never) {
-            Some(why) => {
-                let reasons = vec![format!("pod group preemption: {why}").into()];
-                Ok(GroupPostFiltered::NoHelp { reasons })
+        let members = members::in_order(cx.members);
+        if members.is_empty() {
+            return Ok(GroupPostFiltered::NoHelp { reasons: vec![] });
+        }
+        let needed = members::needed(cx.group, members.len());
+        let mut count = self.most_guaranteed(cx, &members, needed)?;
+        loop {
+            let answer = self.evict_for(cx, &members[..count])?;
+            let placed = match &answer {
+                GroupPostFiltered::Nominate { nodes, victims, .. } if !victims.is_empty() => nodes.len(),
+                GroupPostFiltered::Nominate { .. } => return Ok(answer),
+                _ => needed,
+            };
+            if placed == count || count == needed {
+                return Ok(answer);
             }
-            None => self.0.group_post_filter_with(cx, &mut terms),
+            // Nodes have room for fewer members than the quotas guarantee. What is evicted for others is in vain.
+            count = placed.clamp(needed, count - 1);
         }
     }
 }
@@ -125,9 +127,75 @@ impl Reserve for CapacityScheduling {
 }
 
 impl CapacityScheduling {
+    /// The terms for members of a group, and true if the quotas do not admit all of them yet.
+    fn terms_of(
+        &self,
+        cx: &GroupPostFilterCycle<'_>,
+        members: &[Arc<PodInfo>],
+    ) -> PluginResult<(QuotaTerms, bool)> {
+        let Some(first) = members.first() else { return Err("there are no members".into()) };
+        let priority = cx.group.priority.unwrap_or_else(|| first.priority());
+        let cycle = cx.what_if.cycle(first);
+        let ledger = self.index(&cycle)?;
+        let claim = Claim::of_members(ledger, cycle.nominations, members, priority);
+        let is_refused = claim.as_ref().is_some_and(|claim| claim.refusal().is_some());
+        Ok((QuotaTerms::new(ledger, claim, priority), is_refused))
+    }
+
+    /// Returns the largest number of members that are guaranteed what they request on the same level of the tree as the
+    /// needed ones are.
+    fn most_guaranteed(
+        &self,
+        cx: &GroupPostFilterCycle<'_>,
+        members: &[Arc<PodInfo>],
+        needed: usize,
+    ) -> PluginResult<usize> {
+        let (terms, _) = self.terms_of(cx, &members[..needed])?;
+        let Some(level) = terms.entitlement() else { return Ok(needed) };
+        Ok(members::most(needed, members.len(), |count| {
+            let terms = self.terms_of(cx, &members[..count]);
+            terms.is_ok_and(|(terms, _)| terms.entitlement() == Some(level) && terms.hopeless().is_none())
+        }))
+    }
+
+    /// Looks for pods to evict so that these members can be placed, and no others.
+    fn evict_for(
+        &self,
+        cx: &mut GroupPostFilterCycle<'_>,
+        members: &[Arc<PodInfo>],
+    ) -> PluginResult<GroupPostFiltered> {
+        let (mut terms, is_refused) = self.terms_of(cx, members)?;
+        let never =
+            cx.group.never_preempts.unwrap_or_else(|| members.iter().any(|pod| pod.spec.never_preempts));
+        if let (false, Some(why)) = (never, Self::waits_or_despairs(&terms, is_refused)) {
+            let reasons = vec![format!("pod group preemption: {why}").into()];
+            let nominated =
+                |pod: &Arc<PodInfo>| Some((pod.uid.clone(), pod.status.nominated_node_name.clone()?));
+            let nodes: Vec<_> = cx.members.iter().filter_map(nominated).collect();
+            return Ok(match Self::waits(&terms, is_refused) && !nodes.is_empty() {
+                true => GroupPostFiltered::Nominate { nodes, victims: vec![], violations: 0, reasons },
+                false => GroupPostFiltered::NoHelp { reasons },
+            });
+        }
+        let GroupPostFilterCycle { group, pre_filtered, .. } = *cx;
+        let cx = &mut GroupPostFilterCycle {
+            group,
+            members,
+            pre_filtered,
+            calls: &mut *cx.calls,
+            what_if: &mut *cx.what_if,
+        };
+        self.0.group_post_filter_with(cx, &mut terms)
+    }
+
+    /// Returns true if the quotas admit the pod as soon as those that are being evicted are gone.
+    fn waits(terms: &QuotaTerms, is_refused: bool) -> bool {
+        is_refused && terms.admits()
+    }
+
     /// Returns why no pods are to be evicted; `None` if some may have to be.
     fn waits_or_despairs(terms: &QuotaTerms, is_refused: bool) -> Option<String> {
-        if is_refused && terms.admits() {
+        if Self::waits(terms, is_refused) {
             return Some("not eligible due to terminating pods of ElasticQuotas.".to_owned());
         }
         terms.hopeless()

@@ -108,6 +108,12 @@ impl QuotaTerms {
         Some(format!("no evictions would leave enough {} of {quota}", exceeded.0))
     }
 
+    /// Returns the lowest level on which the claimant is within the guarantee; `None` if it is on none.
+    pub fn entitlement(&self) -> Option<usize> {
+        let levels = &self.claimant.as_ref()?.levels;
+        levels.iter().position(|level| level.right == Right::Guaranteed)
+    }
+
     /// Returns true if the quotas admit the pod once those that are being evicted, or have left, are gone.
     pub fn admits(&self) -> bool {
         let Some(claimant) = &self.claimant else { return true };
@@ -342,6 +348,6 @@ impl EvictionTerms for QuotaTerms {
     }
 
     fn takes_whole_gangs(&self) -> bool {
-        self.claimant.is_some()
+        true
     }
 }

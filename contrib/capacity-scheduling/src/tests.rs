@@ -1,5 +1,6 @@
 //! The worked examples of scheduler-plugins, the index, and messages.
 
+mod gangs;
 mod groups;
 mod sort;
 
@@ -10,8 +11,9 @@ use harbormaster::{
     prelude::*,
     serde_json::{Value, json},
     testkit::{
-        Happening, PodBuilder, Trial, WhatIfTrial, cluster, custom, index_equals_rebuilt_one, labels, node,
-        nominate, pod, profile, remove_custom, resource_fits_definition, set_custom, what_helps_wakes,
+        Happening, PodBuilder, Trial, WhatIfTrial, answers_are_repeatable, batch_equals_single, cluster,
+        custom, index_equals_rebuilt_one, labels, node, nominate, pod, profile, random::Dice, remove_custom,
+        resource_fits_definition, set_custom, what_helps_wakes,
     },
 };
 
@@ -431,4 +433,25 @@ fn pods_that_ran_before_their_quota_count_and_quotas_may_vanish() {
     nodes.remove_pod("n0", &pod.uid);
     set_custom::<ElasticQuota>(nodes, [of_memory("ns1", 100, 400)]);
     assert_eq!(used(nodes), 300);
+}
+
+#[test]
+fn it_passes_the_conformance_checks() {
+    let namespaces = ["default", "ns1", "ns2"];
+    for seed in 0..20 {
+        let mut dice = Dice::new(seed);
+        let mut nodes = dice.cluster(6);
+        let quotas =
+            namespaces.map(|namespace| of_memory(namespace, dice.below(9) << 30, dice.below(20) << 30));
+        set_custom::<ElasticQuota>(&mut nodes, quotas);
+        set_custom::<QuotaGroup>(&mut nodes, [groups::group("g", 1 << 30, 9 << 30, &namespaces[1..])]);
+        let mut any = |name| {
+            let namespace = dice.pick(&namespaces);
+            dice.pod(name).namespace(namespace).info()
+        };
+        let (pod, meanwhile) = (any("p"), any("meanwhile"));
+        let trial = Trial::of(plugin());
+        answers_are_repeatable(&trial, &nodes, &pod, &meanwhile);
+        batch_equals_single(&trial, &nodes, &pod);
+    }
 }

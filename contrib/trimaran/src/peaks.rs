@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use harbormaster::{
     api::{Str, resources},
+    framework::{Extremes, Formula, RowLog},
     prelude::*,
     serde::Deserialize,
     serde_json::Value,
@@ -17,9 +18,6 @@ use crate::{
     report::{Measured, NodeLoads, Operator},
     source::{MetricProvider, Source},
 };
-
-/// Score of a node of which the cost is not known, or which has no room.
-const UNKNOWN: i64 = i64::MAX;
 
 /// `PeaksArgs`. The names of the fields begin with capitals, as in scheduler-plugins.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -62,6 +60,10 @@ pub struct Peaks {
 impl Plugin for Peaks {
     const NAME: &'static str = "Peaks";
     implemented_points!();
+
+    fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {
+        reads.of(&request(pod));
+    }
 }
 
 impl Build for Peaks {
@@ -92,68 +94,46 @@ impl Indexed for Peaks {
     type Index = Arrivals;
 }
 
-impl Score for Peaks {
-    const NORMALIZE: Normalize = Normalize::Custom;
+impl ReadsCluster for Peaks {
+    fn reads_cluster(&self, cx: &Cycle<'_>, reads: &mut Reads) -> PluginResult<()> {
+        reads.of(&self.fetched(cx.objects).map(|report| report.digest));
+        Ok(())
+    }
 
-    fn scores_pod(&self, cx: &Cycle<'_>) -> bool {
-        self.fetched(cx.objects).is_some()
+    fn changed_rows<'a>(&self, cx: &Cycle<'a>) -> PluginResult<Option<&'a RowLog>> {
+        Ok(Some(self.index(cx)?.log()))
+    }
+}
+
+impl Score<Row> for Peaks {
+    const NORMALIZE: Normalize = Normalize::Formula(Formula(points));
+
+    fn scores_pod(&self, cx: &RowCycle<'_>) -> bool {
+        cx.cluster().is_some_and(|cluster| self.fetched(cluster.objects).is_some())
     }
 
     /// Returns the additional power, so the lowest score is the best.
-    fn score(&self, cx: &Cycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
-        let Some(report) = self.fetched(cx.objects) else { return Ok(UNKNOWN) };
-        let (recent, _) = self.index(cx)?.requested_after(node.idx(), report.measured_until());
-        Ok(self.cost(report, node, recent, request(cx.pod)).unwrap_or(UNKNOWN))
-    }
-
-    fn score_batch(&self, cx: &Cycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
-        let Some(report) = self.fetched(cx.objects) else {
-            scores.iter_mut().for_each(|(_, score)| *score = UNKNOWN);
-            return Ok(());
-        };
-        let (arrivals, until) = (self.index(cx)?, report.measured_until());
-        let request = request(cx.pod);
-        for (row, score) in scores.iter_mut() {
-            let (recent, _) = arrivals.requested_after(row, until);
-            *score = self.cost(report, cx.nodes.node(row), recent, request).unwrap_or(UNKNOWN);
-        }
-        Ok(())
-    }
-
-    fn normalize(
-        &self,
-        _: &Cycle<'_>,
-        (): &(),
-        candidates: &NodeSet,
-        scores: &mut [i64],
-    ) -> PluginResult<()> {
-        let known = || candidates.iter().map(|row| scores[row.at()]).filter(|cost| *cost != UNKNOWN);
-        let bounds = known().min().zip(known().max());
-        let all_known = candidates.iter().all(|row| scores[row.at()] != UNKNOWN);
-        for row in candidates {
-            let score = &mut scores[row.at()];
-            *score = match bounds {
-                Some(bounds) if *score != UNKNOWN => points(*score, bounds, all_known),
-                _ => 0,
-            };
-        }
-        Ok(())
+    fn score(&self, cx: &RowCycle<'_>, (): &(), node: NodeRef<'_>) -> PluginResult<i64> {
+        let Some(cluster) = cx.cluster() else { return Ok(Formula::UNRATED) };
+        let Some(report) = self.fetched(cluster.objects) else { return Ok(Formula::UNRATED) };
+        let (recent, _) = self.index(&cluster)?.requested_after(node.idx(), report.measured_until());
+        Ok(self.cost(report, node, recent, request(cx.pod)).unwrap_or(Formula::UNRATED))
     }
 }
 
 /// Millicores that the pod requests. Overhead counts only in addition to a request.
-fn request(pod: &PodInfo) -> i64 {
+fn request(pod: RowPod<'_>) -> i64 {
     let overhead = listed(&pod.spec.overhead, resources::CPU).unwrap_or(0);
     Some(pod.request().milli_cpu).filter(|request| *request != overhead).unwrap_or(0)
 }
 
 /// Converts a cost to a score. If all nodes cost nothing, all get 0, unless some have unknown costs.
-pub(crate) fn points(cost: i64, (lowest, highest): (i64, i64), all_known: bool) -> i64 {
-    let above = |cost: i64| (i128::from(cost) - i128::from(lowest)) as f64;
-    match (lowest, highest) {
-        (0, 0) if all_known => 0,
-        (lowest, highest) if lowest == highest => 100,
-        _ => 100 - (100.0 * above(cost) / above(highest)) as i64,
+pub(crate) fn points(cost: i64, Extremes { min, max, are_all_rated }: Extremes) -> i64 {
+    let above = |cost: i64| (i128::from(cost) - i128::from(min)) as f64;
+    match (min, max) {
+        (0, 0) if are_all_rated => 0,
+        _ if min == max => 100,
+        _ => 100 - (100.0 * above(cost) / above(max)) as i64,
     }
 }
 
@@ -175,6 +155,6 @@ impl Peaks {
         // Without a request, the difference would be the error of rounding.
         let rise = if request == 0 { 0.0 } else { model.rise(before, after) };
         // The conversion saturates.
-        (after <= 100.0 && !rise.is_nan()).then(|| (rise as i64).min(UNKNOWN - 1))
+        (after <= 100.0 && !rise.is_nan()).then(|| (rise as i64).max(Formula::UNRATED + 1))
     }
 }

@@ -72,4 +72,5 @@ pub use leader::{LeaderElection, Leadership, LeaseElection};
 pub use metrics::Metrics;
 pub use reload::Reload;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};
+pub use sources::fetch_unless_stored;
 pub use traces::Traces;

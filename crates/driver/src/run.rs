@@ -79,6 +79,8 @@ pub struct DriverConfig {
     pub extenders: Vec<ExtenderConfig>,
     /// Allows the configuration to be replaced while the scheduler runs. The caller keeps a clone to replace it.
     pub reload: Reload,
+    /// True if objects that plugins fetch are read from the API server where it has them, as in a sandbox.
+    pub prefers_stored: bool,
 }
 
 /// Result of a [`run`] that ended without an error.
@@ -130,8 +132,8 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let extenders = HttpExtenders::new(&config.extenders, config.health.clone())?;
-    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, reload, .. } =
-        config;
+    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, .. } = config;
+    let (reload, prefers_stored) = (config.reload, config.prefers_stored);
     let hostname = hostname.unwrap_or_else(machine_name);
     let driver = Driver {
         clients,
@@ -144,6 +146,7 @@ pub async fn run(
         traces,
         extenders,
         reload,
+        prefers_stored,
     };
     driver.run(engine, shutdown).await
 }
@@ -172,6 +175,8 @@ pub struct Driver {
     pub extenders: Option<Arc<HttpExtenders>>,
     /// Allows the configuration to be replaced while the scheduler runs.
     pub reload: Reload,
+    /// True if objects that plugins fetch are read from the API server where it has them.
+    pub prefers_stored: bool,
 }
 
 impl Driver {
@@ -227,7 +232,7 @@ impl Driver {
         let mut engine = engine_host::spawn(engine, unsynced, messages, effects_out, sinks)?;
         let web = Web::new(Arc::new(LiveWeb::new(clients.main.clone())));
         let delay = self.election.delays_cache().then(|| self.leadership.clone());
-        let fetcher = Fetcher::start(sources, web, to_engine.clone(), delay);
+        let fetcher = Fetcher::start(sources, web, to_engine.clone(), delay, self.prefers_stored);
         let reached = self.reload.reaches(to_engine.clone(), extenders, fetcher.clone());
         let scheduling = self.metrics.schedules(to_engine.clone());
         let mut election = self.start_election(&clients, reporter, all_synced, &to_engine);

@@ -5,8 +5,13 @@ use std::{
     time::Duration,
 };
 
+use harbormaster_client::ApiClient;
 use harbormaster_core::Input;
-use harbormaster_framework::fetch::{Source, Web};
+use harbormaster_framework::{
+    fetch::{Source, Web},
+    resource::RawObject,
+};
+use serde_json::Value;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -15,6 +20,7 @@ use tokio::{
 use crate::{
     leader::Leadership,
     message::{EngineMessage, ToEngine},
+    web::LiveWeb,
 };
 
 /// Time limit for fetching one object.
@@ -27,6 +33,8 @@ pub(crate) struct Fetcher {
     engine: ToEngine,
     /// Fetching begins when this instance leads; `None` if it begins at once.
     leadership: Option<Leadership>,
+    /// True if an object that the API server has counts instead of what the plugin would fetch.
+    prefers_stored: bool,
     fetching: Arc<Mutex<Fetching>>,
 }
 
@@ -44,8 +52,9 @@ impl Fetcher {
         web: Web,
         engine: ToEngine,
         leadership: Option<Leadership>,
+        prefers_stored: bool,
     ) -> Self {
-        let fetcher = Self { web, engine, leadership, fetching: Arc::default() };
+        let fetcher = Self { web, engine, leadership, prefers_stored, fetching: Arc::default() };
         fetcher.fetch(sources, true);
         fetcher
     }
@@ -66,12 +75,14 @@ impl Fetcher {
         }
         for source in &sources {
             let (fetcher, source, leadership) = (self.web.clone(), source.clone(), self.leadership.clone());
-            let engine = self.engine.clone();
+            let (engine, prefers_stored) = (self.engine.clone(), self.prefers_stored);
             fetching.tasks.spawn(async move {
                 if let Some(leadership) = leadership {
                     leadership.begins().await;
                 }
-                Task { source, web: fetcher, engine, fetched: None, trouble: None }.run(is_start).await;
+                let task =
+                    Task { source, web: fetcher, engine, prefers_stored, fetched: None, trouble: None };
+                task.run(is_start).await;
             });
         }
         fetching.sources = sources;
@@ -88,6 +99,7 @@ struct Task {
     source: Source,
     web: Web,
     engine: ToEngine,
+    prefers_stored: bool,
     /// Time of the last success, unless the object has been removed since.
     fetched: Option<Instant>,
     trouble: Option<String>,
@@ -110,9 +122,13 @@ impl Task {
     async fn fetch(&mut self) -> bool {
         // Versions differ even if another task has fetched the object before.
         let version = u64::try_from(self.web.now().0).unwrap_or_default();
-        let fetched = match timeout(LIMIT, self.source.fetch(&self.web, version)).await {
-            Ok(fetched) => fetched.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("nothing was fetched within {LIMIT:?}")),
+        let stored = match self.prefers_stored {
+            true => stored(&self.source, &self.web, version).await,
+            false => None,
+        };
+        let fetched = match stored {
+            Some(object) => Ok(object),
+            None => fetched(&self.source, &self.web, version).await,
         };
         let input = match fetched {
             Ok(object) => {
@@ -151,6 +167,36 @@ impl Task {
             tracing::warn!(plugin, %source, err = why, "Fetching failed; trying again");
             self.trouble = Some(why);
         }
+    }
+}
+
+/// Returns the object if the API server has one of this kind and name.
+async fn stored(source: &Source, web: &Web, version: u64) -> Option<RawObject> {
+    let (name, kind) = (&source.plan.name, source.kind().name());
+    let path = format!("/apis/{}/{}/{}/{name}", kind.group, kind.version, kind.plural);
+    let text = web.get_from_api(&path).await.ok()?;
+    let mut object: Value = serde_json::from_str(&text).ok()?;
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    metadata.insert("resourceVersion".to_owned(), version.to_string().into());
+    Some(RawObject::from_json(source.key(), object.to_string()))
+}
+
+async fn fetched(source: &Source, web: &Web, version: u64) -> Result<RawObject, String> {
+    match timeout(LIMIT, source.fetch(web, version)).await {
+        Ok(fetched) => fetched.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("nothing was fetched within {LIMIT:?}")),
+    }
+}
+
+/// Fetches an object once, as a scheduler would. Returns `None` if the API server has one of this kind and name.
+///
+/// # Errors
+/// When the plugin fails or takes too long.
+pub async fn fetch_unless_stored(api: &ApiClient, source: &Source) -> Option<Result<RawObject, String>> {
+    let web = Web::new(Arc::new(LiveWeb::new(api.clone())));
+    match stored(source, &web, 1).await {
+        Some(_) => None,
+        None => Some(fetched(source, &web, 1).await),
     }
 }
 

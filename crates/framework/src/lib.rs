@@ -68,8 +68,8 @@ pub mod prelude {
         extender::EvictionPlan,
         fetch::{FetchPlan, Fetches, Web, WebRequest},
         group::{
-            Assignment, Disruption, Feasibility, GroupCondition, GroupCycle, GroupPlacement, GroupPolicy,
-            GroupPostFilterCycle, GroupPostFiltered, GroupSpec, GroupView, GroupWhatIf, Groups,
+            Assignment, Disruption, Feasibility, GroupCondition, GroupCycle, GroupId, GroupPlacement,
+            GroupPolicy, GroupPostFilterCycle, GroupPostFiltered, GroupSpec, GroupView, GroupWhatIf, Groups,
             PlacementGenerate, PlacementScore, PodGroup, PodGroupPostFilter, ProposedPlacement,
             ScheduledMember,
         },

@@ -11,31 +11,61 @@ use crate::{
 /// Smallest and largest raw scores among the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extremes {
-    /// The smallest raw score. Only [`Normalize::MinMax`] uses it.
+    /// The smallest raw score. Only [`Normalize::MinMax`] and [`Normalize::Formula`] use it.
     pub min: i64,
     /// The largest raw score; at least zero with [`Normalize::Proportional`].
     pub max: i64,
+    /// False if a candidate is [`Formula::UNRATED`]. Such candidates do not count for the extremes.
+    pub are_all_rated: bool,
 }
+
+/// A plugin's own conversion of a raw score to 0..=100, for [`Normalize::Formula`]. It depends on nothing but the raw
+/// score and the extremes among the candidates, so converted scores can be kept. The raw score is between the extremes.
+#[derive(Clone, Copy, Debug)]
+pub struct Formula(pub fn(i64, Extremes) -> i64);
+
+impl Formula {
+    /// The raw score of a node that cannot be rated. It is converted to 0.
+    pub const UNRATED: i64 = i64::MIN;
+}
+
+impl PartialEq for Formula {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+}
+
+impl Eq for Formula {}
 
 impl Extremes {
     /// The extremes if there are no candidates.
     pub fn none(how: Normalize) -> Self {
-        match how {
-            Normalize::MinMax => Self { min: i64::MAX, max: i64::MIN },
-            Normalize::Proportional { .. } | Normalize::AsIs | Normalize::Custom => {
-                Self { min: i64::MIN, max: 0 }
-            }
-        }
+        let (min, max) = if is_between(how) { (i64::MAX, i64::MIN) } else { (i64::MIN, 0) };
+        Self { min, max, are_all_rated: true }
     }
 
     /// Finds the extremes of the raw scores.
     pub fn of(how: Normalize, raw: impl Iterator<Item = i64>) -> Self {
-        raw.fold(Self::none(how), |known, raw| Self { min: known.min.min(raw), max: known.max.max(raw) })
+        raw.fold(Self::none(how), |known, raw| match is_unrated(how, raw) {
+            true => Self { are_all_rated: false, ..known },
+            false => Self { min: known.min.min(raw), max: known.max.max(raw), ..known },
+        })
     }
 }
 
+/// Returns true if scores depend on both extremes.
+pub(crate) fn is_between(how: Normalize) -> bool {
+    matches!(how, Normalize::MinMax | Normalize::Formula(_))
+}
+
+/// Returns true if the raw score is that of a node that cannot be rated.
+pub(crate) fn is_unrated(how: Normalize, raw: i64) -> bool {
+    matches!(how, Normalize::Formula(_)) && raw == Formula::UNRATED
+}
+
 /// Converts a raw score to 0..=100.
-pub fn normalized(how: Normalize, raw: i64, Extremes { min, max }: Extremes) -> i64 {
+pub fn normalized(how: Normalize, raw: i64, extremes: Extremes) -> i64 {
+    let Extremes { min, max, .. } = extremes;
     match how {
         Normalize::Proportional { reverse } if max == 0 => {
             if reverse {
@@ -49,6 +79,8 @@ pub fn normalized(how: Normalize, raw: i64, Extremes { min, max }: Extremes) -> 
             if reverse { 100 - share } else { share }
         }
         Normalize::MinMax => between(raw, min, max),
+        Normalize::Formula(_) if is_unrated(how, raw) => 0,
+        Normalize::Formula(Formula(convert)) => convert(raw, extremes),
         Normalize::AsIs | Normalize::Custom => raw,
     }
 }
@@ -76,7 +108,7 @@ pub fn normalize(
     match plugin.normalization() {
         Normalize::AsIs => Ok(()),
         Normalize::Custom => plugin.normalize(cx, slot, candidates, scores),
-        how @ (Normalize::Proportional { .. } | Normalize::MinMax) => {
+        how @ (Normalize::Proportional { .. } | Normalize::MinMax | Normalize::Formula(_)) => {
             let extremes = Extremes::of(how, candidates.iter().map(|row| scores[row.at()]));
             for row in candidates {
                 scores[row.at()] = normalized(how, scores[row.at()], extremes);

@@ -5,7 +5,7 @@ use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
 use harbormaster_api::Str;
 
-use crate::{nodeset::NodeSet, pod::PodInfo};
+use crate::{nodeset::NodeSet, normalize::Formula, pod::PodInfo};
 
 /// An unexpected failure of a plugin (kube-scheduler's code `Error`): the attempt ends, and the pod is retried after a
 /// backoff that grows with consecutive errors.
@@ -132,7 +132,9 @@ pub enum Normalize {
     /// Linear between the extremes among the candidates: the smallest raw score becomes 0 and the largest 100. If all
     /// raw scores are equal, all scores are 0.
     MinMax,
-    /// The plugin's own [`crate::plugin::Score::normalize`].
+    /// The plugin's own function of the raw score and of the extremes among the candidates.
+    Formula(Formula),
+    /// The plugin's own [`crate::plugin::Score::normalize`], which sees all raw scores at once.
     Custom,
 }
 

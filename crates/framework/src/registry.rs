@@ -105,8 +105,8 @@ pub enum BuildError {
     },
     /// The plugin's answers are cached row by row, but the plugin compares candidates.
     #[error(
-        "plugin {plugin:?} is row-scoped but uses Normalize::Custom, which compares all candidates: implement Score \
-         instead of Score<Row>"
+        "plugin {plugin:?} is row-scoped but uses Normalize::Custom, which compares all candidates: use \
+         Normalize::Formula, or implement Score instead of Score<Row>"
     )]
     RowNormalizes {
         /// Name of the plugin.

@@ -3,7 +3,7 @@
 use crate::{
     max_tree::MaxTree,
     nodeset::{NodeIdx, NodeSet},
-    normalize::{Extremes, normalized},
+    normalize::{Extremes, is_between, is_unrated, normalized},
     outcome::Normalize,
     profile::Scorer,
 };
@@ -34,13 +34,16 @@ struct ScorerPart {
     largest: Holders,
     /// The rows with the smallest raw score; used only if normalized scores depend on it.
     smallest: Holders,
+    /// The rows that cannot be rated.
+    unrated: Holders,
 }
 
 impl ScorerPart {
     fn new(at: usize, scorer: &Scorer) -> Self {
         let Scorer { weight, normalize, .. } = *scorer;
         let extremes = Extremes::none(normalize);
-        Self { at, weight, normalize, extremes, largest: Holders::default(), smallest: Holders::default() }
+        let [largest, smallest, unrated] = Default::default();
+        Self { at, weight, normalize, extremes, largest, smallest, unrated }
     }
 
     fn normalized(&self, raw: i64) -> i64 {
@@ -53,21 +56,30 @@ impl ScorerPart {
 
     fn find_extremes(&mut self, raw: &[i64], fits: &NodeSet) {
         self.extremes = Extremes::of(self.normalize, fits.iter().map(|row| raw[row.at()]));
-        let (Extremes { min, max }, is_min_max) = (self.extremes, self.normalize == Normalize::MinMax);
+        let Extremes { min, max, are_all_rated } = self.extremes;
+        let is_between = is_between(self.normalize) && min <= max;
         // A proportional score is divided by the largest raw score, which is zero even if all raw scores are negative.
         let rows = |value: i64| fits.iter().filter(move |row| raw[row.at()] == value);
-        self.largest.watch((is_min_max || max > 0).then(|| rows(max)));
-        self.smallest.watch(is_min_max.then(|| rows(min)));
+        self.largest.watch((is_between || max > 0).then(|| rows(max)));
+        self.smallest.watch(is_between.then(|| rows(min)));
+        let normalize = self.normalize;
+        let unrated = || fits.iter().filter(move |row| is_unrated(normalize, raw[row.at()]));
+        self.unrated.watch((!are_all_rated).then(unrated));
     }
 
     fn leave(&mut self, row: NodeIdx) {
         self.largest.remove(row);
         self.smallest.remove(row);
+        self.unrated.remove(row);
     }
 
     /// Adds a row. Returns true if the extremes are unchanged.
     fn enter(&mut self, row: NodeIdx, raw: i64) -> bool {
-        let Extremes { min, max } = self.extremes;
+        let Extremes { min, max, are_all_rated } = self.extremes;
+        if is_unrated(self.normalize, raw) {
+            self.unrated.insert(row);
+            return !are_all_rated;
+        }
         if raw == max {
             self.largest.insert(row);
         }
@@ -79,12 +91,16 @@ impl ScorerPart {
 
     /// Returns true if no row has an extreme raw score any more.
     fn is_outdated(&self) -> bool {
-        self.is_relative() && (self.largest.are_gone() || self.smallest.are_gone())
+        self.is_relative() && self.holders().into_iter().any(Holders::are_gone)
     }
 
     /// Returns true if the extremes are the same for the subset `some` of the rows that fit.
     fn holds_for(&self, some: &NodeSet) -> bool {
-        !self.is_relative() || self.largest.are_in(some) && self.smallest.are_in(some)
+        !self.is_relative() || self.holders().into_iter().all(|holders| holders.are_in(some))
+    }
+
+    fn holders(&self) -> [&Holders; 3] {
+        [&self.largest, &self.smallest, &self.unrated]
     }
 }
 
@@ -249,7 +265,9 @@ impl Totals {
 
     /// Approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
-        let words = |part: &ScorerPart| part.largest.rows.words().len() + part.smallest.rows.words().len();
+        let words = |part: &ScorerPart| {
+            part.holders().into_iter().map(|holders| holders.rows.words().len()).sum::<usize>()
+        };
         let parts = self.parts.iter().map(|part| size_of::<ScorerPart>() + 8 * words(part));
         size_of::<Self>() + self.totals.size() + 8 * self.is_invalid.words().len() + parts.sum::<usize>()
     }

@@ -96,6 +96,7 @@ pub mod framework {
         fetch::{Source, WebAccess, WebFailure},
         guard::{Call, PointError, Stopped},
         index::Contradiction,
+        normalize::{Extremes, Formula},
         plugin::{BoxFuture, CopiedState},
         pod::{NonZero, SpecInfo},
         points::StateConflict,

@@ -182,6 +182,33 @@ fn groups() -> Vec<(&'static str, Value)> {
     (0..(NODES * 10 + WARM + MEASURED) / 8 + 1).map(|at| (name, group(at))).collect()
 }
 
+/// Number of namespaces with quotas.
+const TEAMS: usize = 50;
+
+/// A quota in each namespace. Half of them are below groups.
+fn quotas() -> Vec<(&'static str, Value)> {
+    let amounts = |cpu: usize| json!({"cpu": cpu, "memory": format!("{}Gi", cpu * 8)});
+    let quota = |at: usize| {
+        let metadata = json!({"name": "quota", "namespace": format!("team-{at}")});
+        let object = json!({"metadata": metadata, "spec": {"min": amounts(100), "max": amounts(300)}});
+        ("elasticquotas.v1alpha1.scheduling.x-k8s.io", object)
+    };
+    let group = |at: usize| {
+        let namespaces: Value =
+            (0..5).map(|team| json!({"name": format!("team-{}", at * 5 + team)})).collect();
+        let spec = json!({"min": amounts(600), "max": amounts(2000), "namespaces": namespaces});
+        (
+            "quotagroups.v1alpha1.harbormaster.dev",
+            json!({"metadata": {"name": format!("group-{at}")}, "spec": spec}),
+        )
+    };
+    (0..TEAMS).map(quota).chain((0..TEAMS / 10).map(group)).collect()
+}
+
+fn of_a_team(at: usize, pod: &mut Pod, _: &mut PodSpec) {
+    pod.namespace = format!("team-{}", at % TEAMS).into();
+}
+
 fn classes() -> Vec<(&'static str, Value)> {
     let prefix = "preemption-toleration.scheduling.x-k8s.io";
     let annotations = json!({
@@ -292,6 +319,18 @@ fn shapes() -> Vec<Shape> {
             objects: classes,
             change: |_, _, spec| spec.priority_class = Some("tolerant".into()),
         },
+        Shape {
+            name: "CapacityScheduling",
+            profile: || {
+                json!({"plugins": {
+                    "multiPoint": {"enabled": [{"name": "CapacityScheduling"}]},
+                    "postFilter": {"enabled": [{"name": "CapacityScheduling"}], "disabled": [{"name": "*"}]},
+                }})
+            },
+            objects: quotas,
+            change: of_a_team,
+        },
+        Shape { name: "QuotaSort", profile: || sorts("QuotaSort"), objects: quotas, change: of_a_team },
         Shape { name: "QOSSort", profile: || sorts("QOSSort"), objects: nothing, change: plain },
         Shape {
             name: "Coscheduling",

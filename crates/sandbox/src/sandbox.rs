@@ -242,7 +242,7 @@ fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAd
         ..ConnectionConfig::default()
     };
     let hostname = Some("sandbox".to_owned());
-    let config = DriverConfig { hostname, extenders, ..DriverConfig::default() };
+    let config = DriverConfig { hostname, extenders, prefers_stored: true, ..DriverConfig::default() };
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
         let shutdown = async {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use harbormaster_api::{features::Features, points::ExtensionPoint};
 use harbormaster_framework::{
     cluster::Cluster,
-    group::GroupId,
-    pod::{PodInfo, SpecTable},
+    pod::SpecTable,
     profile::{Profile, ProfileSpec},
     registry::{BuildCycle, Registry},
 };
 use serde_json::Value;
 
-use crate::{nodes::NodeBuilder, pods::PodBuilder};
+use crate::{
+    nodes::NodeBuilder,
+    pods::{PodBuilder, with_group},
+};
 
 /// Returns a cluster with the given nodes and bound pods, ready for an attempt.
 ///
@@ -28,10 +30,7 @@ pub fn cluster(
     }
     let mut specs = SpecTable::default();
     for pod in pods {
-        let pod = pod.build();
-        let name = pod.spec.pod_group.clone();
-        let group = name.map(|name| GroupId { namespace: pod.namespace.clone(), name });
-        let pod = PodInfo::new(pod, &mut specs).in_group(group);
+        let pod = with_group(pod.build(), &mut specs);
         let Some(node) = pod.node_name.clone() else {
             panic!("{pod:?} is not bound; call `on` with its node")
         };

@@ -13,7 +13,10 @@ use harbormaster_api::{
     },
     taint::{TaintEffect, Toleration, TolerationOperator},
 };
-use harbormaster_framework::pod::PodInfo;
+use harbormaster_framework::{
+    group::GroupId,
+    pod::{PodInfo, SpecTable},
+};
 
 /// Builds a pod. A new pod has one container without requests and is in the `default` namespace.
 #[derive(Clone, Debug)]
@@ -149,6 +152,12 @@ impl PodBuilder {
     pub fn gate(mut self, name: &str) -> Self {
         self.pod.scheduling_gates.push(name.into());
         self
+    }
+
+    /// Makes the pod a member of a group of its namespace (`spec.schedulingGroup`).
+    #[must_use]
+    pub fn member_of(self, group: &str) -> Self {
+        self.spec(|spec| spec.pod_group = Some(group.into()))
     }
 
     /// Sets a request of the last container.
@@ -329,14 +338,21 @@ impl PodBuilder {
         Pod { spec: Arc::new(self.spec), ..self.pod }
     }
 
-    /// Returns the pod as plugins receive it.
+    /// Returns the pod as plugins receive it. It belongs to the group that `spec.schedulingGroup` names.
     pub fn info(self) -> Arc<PodInfo> {
-        PodInfo::standalone(self.build())
+        Arc::new(with_group(self.build(), &mut SpecTable::default()))
     }
 
     fn last(&mut self) -> &mut Container {
         self.spec.containers.last_mut().expect("a pod has a container")
     }
+}
+
+/// Returns the pod in the group that `spec.schedulingGroup` names.
+pub(crate) fn with_group(pod: Pod, specs: &mut SpecTable) -> PodInfo {
+    let name = pod.spec.pod_group.clone();
+    let group = name.map(|name| GroupId { namespace: pod.namespace.clone(), name });
+    PodInfo::new(pod, specs).in_group(group)
 }
 
 /// Returns `labels` with one more pair.

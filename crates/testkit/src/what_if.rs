@@ -1,5 +1,7 @@
 //! Runs PostFilter plugins and answers their what-if questions with a real attempt.
 
+mod group;
+
 use std::sync::Arc;
 
 use harbormaster_api::Timestamp;
@@ -61,6 +63,12 @@ impl WhatIfTrial {
     pub fn group(mut self, group: PodGroup) -> Self {
         self.groups.push(group);
         self
+    }
+
+    /// Adds a group, or replaces it.
+    pub fn set_group(&mut self, group: PodGroup) {
+        self.groups.retain(|other| other.id != group.id);
+        self.groups.push(group);
     }
 
     /// Adds a nominated pod; its node is in `status.nominatedNodeName`.
@@ -195,10 +203,7 @@ impl WhatIf for TrialWhatIf<'_> {
     }
 
     fn members_on_nodes(&self, id: &GroupId) -> Vec<(NodeIdx, Arc<PodInfo>)> {
-        let nodes = self.nodes();
-        let pods =
-            nodes.live().iter().flat_map(|row| nodes.node(row).pods().iter().map(move |pod| (row, pod)));
-        pods.filter(|(_, pod)| pod.group() == Some(id)).map(|(row, pod)| (row, pod.clone())).collect()
+        self.trial.members_of(id)
     }
 
     fn dry_run(&mut self, row: NodeIdx) -> DryRun<'_> {

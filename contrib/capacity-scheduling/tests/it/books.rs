@@ -30,6 +30,8 @@ pub(crate) struct Known {
     pub(crate) priority: i32,
     pub(crate) asks: Amounts,
     pub(crate) app: Name,
+    /// The gang that the pod is a member of.
+    pub(crate) gang: Option<Name>,
     pub(crate) node: usize,
 }
 
@@ -191,6 +193,24 @@ impl Books {
         (0..3).all(|at| self.used_by(|pod| pod.node == node, at) + pod.asks[at] <= NODES[node][at])
     }
 
+    /// Returns true if all these pods have room on their nodes.
+    pub(crate) fn have_room(&self, pods: &[Known]) -> bool {
+        let asks = |node: usize, at: usize| -> i64 {
+            pods.iter().filter(|pod| pod.node == node).map(|pod| pod.asks[at]).sum()
+        };
+        (0..NODES.len()).all(|node| {
+            (0..3).all(|at| {
+                let asked = asks(node, at);
+                asked == 0 || self.used_by(|pod| pod.node == node, at) + asked <= NODES[node][at]
+            })
+        })
+    }
+
+    /// Names of the members of a gang that are on nodes.
+    pub(crate) fn members(&self, gang: Name) -> Vec<String> {
+        self.pods.iter().filter(|(_, pod)| pod.gang == Some(gang)).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Returns true if the place would use no more with the pod than is guaranteed to it.
     pub(crate) fn is_within(&self, place: Place, pod: &Known) -> bool {
         (0..3)
@@ -255,17 +275,39 @@ impl Books {
         Some((level.checked_sub(1)?, branch))
     }
 
-    /// Returns true if the other pod uses a resource that the pod requests, and of which these places have borrowed.
-    fn gives_back(&self, pod: &Known, other: &Known, places: &[Place]) -> bool {
-        let are_both = |at: &usize| pod.asks[*at] > 0 && other.asks[*at] > 0;
-        (0..3).filter(are_both).any(|at| places.iter().all(|place| self.has_borrowed(*place, at)))
+    /// Returns true if one of these pods uses a resource that the pod requests, and of which these places have borrowed.
+    fn gives_back(&self, pod: &Known, others: &[String], places: &[Place]) -> bool {
+        let is_lent = |at: usize| places.iter().all(|place| self.has_borrowed(*place, at));
+        (0..3).any(|at| {
+            let use_it = || others.iter().any(|other| self.pods[other].asks[at] > 0);
+            pod.asks[at] > 0 && use_it() && is_lent(at)
+        })
+    }
+
+    /// Pods that leave together: a gang, or a pod on its own.
+    fn units(&self, victims: &[String]) -> Vec<Vec<String>> {
+        let mut units: Vec<Vec<String>> = Vec::new();
+        for victim in victims {
+            let gang = self.pods[victim].gang;
+            let is_same = |unit: &&mut Vec<String>| gang.is_some() && self.pods[&unit[0]].gang == gang;
+            match units.iter_mut().find(is_same) {
+                Some(unit) => unit.push(victim.clone()),
+                None => units.push(vec![victim.clone()]),
+            }
+        }
+        units
     }
 
     /// Returns why these pods may not be evicted for the pod.
     fn objection(&self, pod: &Known, victims: &[String]) -> Option<String> {
         let after = self.without(victims);
         let leaf = self.leaf(pod.namespace);
-        for (name, victim) in victims.iter().map(|name| (name, &self.pods[name])) {
+        let units = self.units(victims);
+        for unit in &units {
+            let (name, victim) = (&unit[0], &self.pods[&unit[0]]);
+            if victim.gang.is_some_and(|gang| self.members(gang).len() != unit.len()) {
+                return Some(format!("only a part of the gang of {name} is evicted"));
+            }
             let its = self.leaf(victim.namespace);
             if its.is_some() != leaf.is_some() {
                 return Some(format!("{name} has a quota and the pod has none, or the other way round"));
@@ -279,16 +321,16 @@ impl Books {
             }
             let (level, branch) = self.meeting(pod, victim).unwrap();
             let own = self.path(pod)[level];
-            if !self.gives_back(pod, victim, &branch) {
+            if !self.gives_back(pod, unit, &branch) {
                 return Some(format!("{name} uses nothing that was borrowed and that the pod requests"));
             }
             for place in &branch {
-                // The last one that has left.
-                let below = |other: &&String| self.path(&self.pods[*other]).contains(place);
-                let had_borrowed = victims.iter().filter(below).any(|last| {
+                // The last unit that has left.
+                let below = |unit: &&Vec<String>| self.path(&self.pods[&unit[0]]).contains(place);
+                let had_borrowed = units.iter().filter(below).any(|last| {
                     let others: Vec<String> =
-                        victims.iter().filter(|other| *other != last).cloned().collect();
-                    self.without(&others).gives_back(pod, &self.pods[last], &[*place])
+                        victims.iter().filter(|other| !last.contains(other)).cloned().collect();
+                    self.without(&others).gives_back(pod, last, &[*place])
                 });
                 if !had_borrowed {
                     return Some(format!("{name}: {place:?} loses what is guaranteed to it"));
@@ -313,20 +355,24 @@ impl Books {
         None
     }
 
-    /// Checks that the pod may evict these pods for the node, and needs to.
-    pub(crate) fn check(&self, pod: &Known, node: usize, victims: &[String]) {
+    /// Checks that the pod may evict these pods, and needs to. For members of a gang, the pod requests what all of them
+    /// do. `places` are the pod, or the members, with their nodes.
+    pub(crate) fn check(&self, pod: &Known, places: &[Known], victims: &[String]) {
         let helps = |victims: &[String]| {
             let after = self.without(victims);
-            after.admits(pod) && after.has_room(pod, node)
+            after.admits(pod) && after.have_room(places)
         };
-        assert!(!victims.is_empty() && helps(victims), "in vain: {victims:?} for {pod:?} in {self:#?}");
+        // Members that differ may fit in another order without any eviction.
+        let are_alike = places.iter().all(|one| one.asks == places[0].asks);
+        let is_needed = !victims.is_empty() || !are_alike;
+        assert!(is_needed && helps(victims), "in vain: {victims:?} for {places:?} in {self:#?}");
         if let Some(why) = self.objection(pod, victims) {
-            panic!("{why}: {victims:?} for {pod:?} in {self:#?}");
+            panic!("{why}: {victims:?} for {places:?} in {self:#?}");
         }
-        for victim in victims {
-            let others: Vec<String> = victims.iter().filter(|name| *name != victim).cloned().collect();
+        for unit in self.units(victims) {
+            let others: Vec<String> = victims.iter().filter(|name| !unit.contains(name)).cloned().collect();
             let is_spare = helps(&others) && self.objection(pod, &others).is_none();
-            assert!(!is_spare, "{victim} of {victims:?} is evicted in vain for {pod:?} in {self:#?}");
+            assert!(!is_spare, "{unit:?} of {victims:?} are evicted in vain for {places:?} in {self:#?}");
         }
     }
 

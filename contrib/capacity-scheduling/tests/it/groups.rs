@@ -50,7 +50,7 @@ spec: {min: {cpu: 4}, max: {cpu: 8}}
 apiVersion: scheduling.k8s.io/v1beta1
 kind: PodGroup
 metadata: {name: gang, namespace: team-b}
-spec: {schedulingPolicy: {gang: {minCount: 4}}}
+spec: {schedulingPolicy: {gang: {minCount: MINIMUM}}}
 ";
 
 /// Pods that request a core each.
@@ -64,17 +64,18 @@ fn pods(namespace: &str, prefix: &str, count: usize, spec: &str) -> String {
     (0..count).map(pod).collect()
 }
 
-/// Members with nodes, and pods that were evicted for them.
-fn placed_and_evicted(running: usize, members: usize) -> (usize, usize) {
+/// Members with nodes, and pods that were evicted for them. The group needs `minimum` members.
+fn placed_and_evicted(running: usize, minimum: usize, members: usize) -> (usize, usize) {
     let features = Features::of(Release::V1_37).with(Feature::GenericWorkload, true);
     let scheduler = Scheduler::builder().plugin::<CapacityScheduling>().features(features);
     let scheduler = scheduler.config("scheduler.yaml", CONFIG).build().unwrap();
+    let cluster = CLUSTER.replace("MINIMUM", &minimum.to_string());
     let running = pods("team-a", "old", running, "nodeName: only\n  priorityClassName: high");
     let gang = pods("team-b", "new", members, "schedulingGroup: {podGroupName: gang}");
     let source = |name: &str, text: String| Source { name: name.to_owned(), text };
     let definitions = include_str!("../../deploy/crd.yaml").to_owned();
     let sources =
-        [source("crd.yaml", definitions), source("cluster.yaml", format!("{CLUSTER}{running}{gang}"))];
+        [source("crd.yaml", definitions), source("cluster.yaml", format!("{cluster}{running}{gang}"))];
     let report = scheduler.simulate(&sources).unwrap().report;
     let placed = report.pods.iter().filter(|pod| pod.pod.contains("new") && pod.node.is_some()).count();
     let evicted = report.pods.iter().filter(|pod| pod.preempted_by.is_some()).count();
@@ -83,15 +84,22 @@ fn placed_and_evicted(running: usize, members: usize) -> (usize, usize) {
 
 #[test]
 fn a_gang_within_the_min_of_its_quota_takes_back_what_another_quota_has_borrowed() {
-    assert_eq!(placed_and_evicted(6, 4), (4, 2));
+    assert_eq!(placed_and_evicted(6, 4, 4), (4, 2));
 }
 
 #[test]
 fn a_gang_beyond_the_min_of_its_quota_takes_nothing_from_more_important_pods() {
-    assert_eq!(placed_and_evicted(6, 5), (0, 0));
+    assert_eq!(placed_and_evicted(6, 5, 5), (0, 0));
 }
 
 #[test]
 fn a_gang_takes_nothing_that_is_guaranteed_to_another_quota() {
-    assert_eq!(placed_and_evicted(4, 4), (4, 0));
+    assert_eq!(placed_and_evicted(4, 4, 4), (4, 0));
+}
+
+#[test]
+fn a_gang_counts_with_as_many_members_as_it_needs() {
+    assert_eq!(placed_and_evicted(6, 4, 6), (4, 2), "of six members, four are guaranteed");
+    assert_eq!(placed_and_evicted(6, 3, 6), (4, 2), "it needs three, and a fourth one is guaranteed, too");
+    assert_eq!(placed_and_evicted(8, 1, 2), (2, 2));
 }

@@ -2,6 +2,8 @@
 //!
 //! `HISTORIES=10000` sets their number, and `FIRST` the first seed.
 
+mod gangs;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use capacity_scheduling::{CapacityScheduling, ElasticQuota, QuotaGroup};
@@ -48,8 +50,9 @@ type Counts = BTreeMap<&'static str, usize>;
 
 /// All that must happen: pods are placed or refused; pods take the place of others, of several nodes or not; they get
 /// what is owed to them, also on a level above their quota; they take from quotas that have borrowed more for their
-/// weights; evictions violate budgets.
-const ALL: [&str; 8] = [
+/// weights; evictions violate budgets; all of this happens with gangs, too, of which some get more members at once than
+/// they need.
+const ALL: [&str; 14] = [
     "placed",
     "refused",
     "nominated",
@@ -58,6 +61,12 @@ const ALL: [&str; 8] = [
     "reclaimed above",
     "shared",
     "violations",
+    "gangs placed",
+    "gangs refused",
+    "gangs nominated",
+    "gangs reclaimed",
+    "more than needed",
+    "gangs evicted",
 ];
 
 struct History {
@@ -67,6 +76,8 @@ struct History {
     books: Books,
     counts: Counts,
     has_groups: bool,
+    /// Minimum and priority of each gang.
+    gangs: BTreeMap<&'static str, (usize, i32)>,
 }
 
 fn amounts(of: &Limits) -> Value {
@@ -94,6 +105,7 @@ impl History {
             books: Books::default(),
             counts: Counts::default(),
             has_groups: !seed.is_multiple_of(5),
+            gangs: BTreeMap::new(),
         };
         (0..3).for_each(|_| history.change_quota());
         if history.has_groups {
@@ -178,13 +190,17 @@ impl History {
         let [cpu, memory, gpus] = pod_.asks.map(|amount| amount.to_string());
         let pod =
             pod(name).uid(name).namespace(pod_.namespace).priority(pod_.priority).label("app", pod_.app);
-        pod.cpu(&cpu).memory(&memory).request(NAMES[2], &gpus)
+        let pod = pod.cpu(&cpu).memory(&memory).request(NAMES[2], &gpus);
+        match pod_.gang {
+            Some(gang) => pod.member_of(gang),
+            None => pod,
+        }
     }
 
     fn new_pod(&mut self, name: &str) {
         let asks = [0; 3].map(|_| self.dice.pick(&[0, 0, 0, 1, 1, 2, 3]));
         let (namespace, priority) = (self.dice.pick(&NAMESPACES), self.dice.pick(&[0, 1, 2]));
-        let mut known = Known { namespace, priority, asks, app: self.dice.pick(&APPS), node: 0 };
+        let mut known = Known { namespace, priority, asks, app: self.dice.pick(&APPS), gang: None, node: 0 };
         let pod = Self::build(name, &known).info();
         let room = (0..NODES.len()).find(|node| self.books.has_room(&known, *node));
         let fits = self.trial.fits(&pod);
@@ -202,17 +218,18 @@ impl History {
             assert!(!is_owed, "{name} gets less than it is guaranteed: {known:?} {:#?}", self.books);
             return;
         };
-        self.books.check(&known, node, &victims);
+        known.node = node;
+        self.books.check(&known, std::slice::from_ref(&known), &victims);
         let (least, most) = (self.books.violations(&victims), self.books.covered(&victims));
         assert!((least..=most).contains(&violations), "{violations}: {victims:?} {:#?}", self.books);
         self.note(&known, node, &victims, is_owed);
         self.count("violations", violations > 0);
+        self.count("gangs evicted", victims.iter().any(|name| self.books.pods[name].gang.is_some()));
         if self.dice.one_in(3) {
             self.wait_for(name, &known, node, &victims);
         }
         victims.iter().for_each(|victim| self.remove(victim));
         assert!(self.trial.fits(&pod), "{name} is refused after evictions");
-        known.node = node;
         self.place(name, known);
     }
 
@@ -253,6 +270,13 @@ impl History {
 
     /// While the victims terminate, the nominated pod must evict no others.
     fn wait_for(&mut self, name: &str, known: &Known, node: usize, victims: &[String]) {
+        self.let_terminate(victims);
+        let again = Self::build(name, known).nominated_to(&format!("n{node}")).info();
+        assert!(!self.trial.fits(&again));
+        assert_eq!(self.ask(&again), None, "{name} evicts more pods while {victims:?} terminate");
+    }
+
+    fn let_terminate(&mut self, victims: &[String]) {
         for victim in victims {
             let pod = self.books.pods[victim].clone();
             let on = format!("n{}", pod.node);
@@ -266,13 +290,10 @@ impl History {
             });
             assert!(self.trial.cluster().replace_pod(&on, &leaving.info()));
         }
-        let again = Self::build(name, known).nominated_to(&format!("n{node}")).info();
-        assert!(!self.trial.fits(&again));
-        assert_eq!(self.ask(&again), None, "{name} evicts more pods while {victims:?} terminate");
     }
 
     fn step(&mut self, number: usize) {
-        match self.dice.below(12) {
+        match self.dice.below(15) {
             0 => self.change_quota(),
             1 if self.has_groups => self.change_group(),
             1 => self.change_quota(),
@@ -284,6 +305,7 @@ impl History {
                     self.remove(&names[at]);
                 }
             }
+            4..=6 => self.new_members(&format!("m{number}")),
             _ => self.new_pod(&format!("p{number}")),
         }
     }

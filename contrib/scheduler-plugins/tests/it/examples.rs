@@ -35,9 +35,8 @@ const EXAMPLES: &[(&str, &[(&str, Option<&str>)])] = &[
     ),
 ];
 
-/// Examples with pods that no API server would create as they are, or with measurements, which a scheduler fetches
-/// elsewhere: only a simulation can show them.
-const ONLY_SIMULATED: &[&str] = &["pod-state", "trimaran"];
+/// Examples with pods that no API server would create as they are: only a simulation can show them.
+const ONLY_SIMULATED: &[&str] = &["pod-state"];
 
 /// Folder in `contrib` with the definitions of an example's custom resources.
 fn definitions(example: &str) -> String {

@@ -1,3 +1,5 @@
+use harbormaster::framework::Extremes;
+
 use super::*;
 use crate::{Peaks, peaks::PowerModel};
 
@@ -61,13 +63,14 @@ fn overhead_counts_only_in_addition_to_a_request() {
 #[test]
 fn costs_are_converted_as_in_scheduler_plugins() {
     let convert = |costs: &[i64]| -> Vec<i64> {
-        let bounds = (*costs.iter().min().unwrap(), *costs.iter().max().unwrap());
-        costs.iter().map(|cost| crate::peaks::points(*cost, bounds, true)).collect()
+        let (min, max) = (*costs.iter().min().unwrap(), *costs.iter().max().unwrap());
+        let extremes = Extremes { min, max, are_all_rated: true };
+        costs.iter().map(|cost| crate::peaks::points(*cost, extremes)).collect()
     };
     assert_eq!(convert(&[0, 100]), [100, 0]);
     assert_eq!(convert(&[0, 0]), [0, 0]);
     assert_eq!(convert(&[100, 100]), [100, 100]);
-    assert_eq!(convert(&[i64::MIN, i64::MAX - 1, 0]), [100, 0, 50]);
+    assert_eq!(convert(&[i64::MIN + 1, i64::MAX, 0]), [100, 0, 50]);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! PodGroupPostFilter: looks for a way to place a group for which too few nodes were found.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
@@ -198,9 +202,11 @@ impl GroupWhatIf for EngineWhatIf<'_> {
         }
     }
 
-    fn place(&mut self) -> PluginResult<Result<Vec<Assignment>, String>> {
+    fn place(&mut self, members: &[Arc<PodInfo>]) -> PluginResult<Result<Vec<Assignment>, String>> {
         let (mut trial, now) = (Trial::default(), self.now);
-        let decided = self.engine.place_group(self.group, self.members.to_vec(), &mut trial, now);
+        let wanted: BTreeSet<&Str> = members.iter().map(|pod| &pod.uid).collect();
+        let members = self.members.iter().filter(|entry| wanted.contains(entry.uid())).cloned().collect();
+        let decided = self.engine.place_group(self.group, members, &mut trial, now);
         self.is_local = trial.is_local;
         let assignments = trial.placed.iter().map(|placed| placed.assignment(&self.engine.cache.cluster));
         let assignments: Option<Vec<Assignment>> = assignments.collect();

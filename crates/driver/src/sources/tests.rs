@@ -50,16 +50,20 @@ impl Fetches for Forecast {
 
 /// Servers that give the same answer until it is changed; `None` never answers.
 #[derive(Clone, Default)]
-struct Servers(Arc<Mutex<Option<Result<String, WebFailure>>>>);
+struct Servers {
+    web: Arc<Mutex<Option<Result<String, WebFailure>>>>,
+    /// The object in the API server.
+    stored: Option<&'static str>,
+}
 
 impl Servers {
     fn answer(&self, with: Option<&str>) {
-        *self.0.lock().unwrap() = with.map(|text| Ok(text.to_owned()));
+        *self.web.lock().unwrap() = with.map(|text| Ok(text.to_owned()));
     }
 
     fn refuse(&self) {
         let failure = WebFailure { url: "u".to_owned(), code: Some(500), why: "broken".to_owned() };
-        *self.0.lock().unwrap() = Some(Err(failure));
+        *self.web.lock().unwrap() = Some(Err(failure));
     }
 }
 
@@ -68,12 +72,15 @@ impl WebAccess for Servers {
         Timestamp::from_secs(1)
     }
 
-    fn get_from_api<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, ApiFailure>> {
-        unreachable!("nothing is fetched from the API server")
+    fn get_from_api<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<String, ApiFailure>> {
+        assert_eq!(path, "/apis/example.com/v1/weather/a");
+        let message = "not found".to_owned();
+        let failure = ApiFailure { code: Some(404), reason: String::new(), message };
+        Box::pin(async move { self.stored.map(str::to_owned).ok_or(failure) })
     }
 
     fn get<'a>(&'a self, _: &'a WebRequest) -> BoxFuture<'a, Result<String, WebFailure>> {
-        let answer = self.0.lock().unwrap().clone();
+        let answer = self.web.lock().unwrap().clone();
         Box::pin(async move {
             match answer {
                 Some(answer) => answer,
@@ -89,9 +96,13 @@ fn source(name: &'static str) -> Source {
 
 /// Starts fetching one object.
 fn start(servers: &Servers) -> (Fetcher, Received) {
+    start_in(servers, false)
+}
+
+fn start_in(servers: &Servers, prefers_stored: bool) -> (Fetcher, Received) {
     let (engine, received) = without_engine();
     let web = Web::new(Arc::new(servers.clone()));
-    (Fetcher::start(vec![source("a")], web, engine, None), received)
+    (Fetcher::start(vec![source("a")], web, engine, None, prefers_stored), received)
 }
 
 /// Lets tasks run for some seconds of virtual time, and returns the messages in short.
@@ -131,6 +142,17 @@ async fn an_object_is_fetched_at_the_start_and_then_at_the_interval() {
     servers.answer(Some(r#"{"sun": 2}"#));
     assert_eq!(after(28, &received).await, Vec::<String>::new());
     assert_eq!(after(32, &received).await, ["a=2", "a=2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_sandbox_an_object_of_the_api_server_counts_instead() {
+    let stored = [Some(r#"{"sun": 7, "metadata": {"resourceVersion": "3"}}"#), None, Some("[]")];
+    for (stored, expected) in stored.into_iter().zip(["a=7", "a=1", "a=1"]) {
+        let servers = Servers { stored, ..Servers::default() };
+        servers.answer(Some(r#"{"sun": 1}"#));
+        let (_fetcher, received) = start_in(&servers, true);
+        assert_eq!(after(1, &received).await, [expected, "synced"], "{stored:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,7 +32,7 @@ pub trait PodGroupPostFilter<S: State = ()>: Plugin {
 pub struct GroupPostFilterCycle<'a> {
     /// The group.
     pub group: GroupView<'a>,
-    /// The members without nodes.
+    /// The members without nodes. A plugin that calls another one may show it fewer of them.
     pub members: &'a [Arc<PodInfo>],
     /// True if the PreFilter method of this plugin was called for a member in this attempt.
     pub pre_filtered: bool,
@@ -75,12 +75,12 @@ pub trait GroupWhatIf {
     /// Puts back a pod that was removed.
     fn restore(&mut self, row: NodeIdx, pod: &Arc<PodInfo>);
 
-    /// Repeats the cycle of the group. Returns the nodes of the members that were placed, or the group's message if
-    /// there are too few of them.
+    /// Repeats the cycle of the group with these members. Returns the nodes of those that were placed, or the group's
+    /// message if there are too few of them.
     ///
     /// # Errors
     /// When the cycle fails.
-    fn place(&mut self) -> PluginResult<Result<Vec<Assignment>, String>>;
+    fn place(&mut self, members: &[Arc<PodInfo>]) -> PluginResult<Result<Vec<Assignment>, String>>;
 
     /// Returns true if the members fit the nodes that are assigned to them, each beside those before it.
     ///

@@ -6,6 +6,7 @@ use harbormaster_api::{Labels, Node, Pod, PodSpec, Resources, points::ExtensionP
 use harbormaster_framework::{
     attempt::{Attempt, Decision, Runner, Search},
     cluster::Cluster,
+    normalize::{Extremes, Formula},
     plugin::PreFilter,
     pod::SpecTable,
     prelude::*,
@@ -94,6 +95,26 @@ impl Score<Row> for Span {
     }
 }
 
+/// Scores by a label and a formula. Nodes with the highest labels cannot be rated.
+struct Rated;
+
+impl Plugin for Rated {
+    const NAME: &'static str = "Rated";
+    implemented_points!();
+    fn reads(&self, _: RowPod<'_>, _: &mut Reads) {}
+}
+
+impl Score<Row> for Rated {
+    const NORMALIZE: Normalize = Normalize::Formula(Formula(|raw, extremes| {
+        let Extremes { min, max, are_all_rated } = extremes;
+        10 * (max - raw) + (max - min) + i64::from(are_all_rated)
+    }));
+    fn score(&self, _: &RowCycle<'_>, _: &(), node: NodeRef<'_>) -> PluginResult<i64> {
+        let rank = node.labels().and_then(|l| l.get("rank")).and_then(|v| v.parse().ok()).unwrap_or(0);
+        Ok(if rank > 7 { Formula::UNRATED } else { rank })
+    }
+}
+
 /// Cluster-scoped: rejects nodes with several pods if the pod's name ends in "odd".
 struct Fickle;
 
@@ -132,15 +153,16 @@ without_args! {
     Label<true> => Label;
     Label<false> => Label;
     Span => Span;
+    Rated => Rated;
     Fickle => Fickle;
 }
 
 fn profile(fickle: bool) -> Arc<Profile> {
     let mut registry = Registry::default();
     registry.register::<Cpu>().register::<Label<true>>().register::<Label<false>>().register::<Span>();
-    registry.register::<Fickle>();
+    registry.register::<Rated>().register::<Fickle>();
     let mut filters = vec![("Cpu".to_owned(), 0)];
-    let weights = [("Cpu", 1), ("LabelDown", 3), ("LabelUp", 2), ("Span", 4)];
+    let weights = [("Cpu", 1), ("LabelDown", 3), ("LabelUp", 2), ("Span", 4), ("Rated", 2)];
     let mut scores: Vec<_> = weights.map(|(name, weight)| (name.to_owned(), weight)).into();
     if fickle {
         filters.insert(0, ("Fickle".to_owned(), 0));

@@ -10,6 +10,7 @@ use std::{
 use clap::{Args, Command};
 use harbormaster_api::device_versions;
 use harbormaster_client::{ApiClient, ApiError, ConnectionConfig};
+use harbormaster_framework::fetch::Source;
 use harbormaster_setup::Setup;
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ pub(crate) struct Options {
     /// The kubeconfig [default: $KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// A KubeSchedulerConfiguration; the custom resources that its plugins read are also dumped, with their definitions
+    /// A KubeSchedulerConfiguration; what its plugins read or fetch is also dumped, with definitions
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
 }
@@ -101,10 +102,10 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
-    let dumped = kinds(program, options).and_then(|kinds| {
+    let dumped = wanted(program, options).and_then(|(kinds, sources)| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| format!("starting the runtime: {e}"))?;
-        runtime.block_on(dump(options, &kinds))
+        runtime.block_on(dump(options, &kinds, &sources))
     });
     dumped.map_err(|why| {
         eprintln!("error: {why}");
@@ -112,8 +113,9 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     })
 }
 
-/// Returns the kinds to list: [`KINDS`] and the kinds that the configuration's plugins read.
-fn kinds(program: &Program, options: &Options) -> Result<Vec<ListedKind>, String> {
+/// Returns the kinds to list, which are [`KINDS`] and the kinds that the configuration's plugins read, and the sources of
+/// what the plugins fetch.
+fn wanted(program: &Program, options: &Options) -> Result<(Vec<ListedKind>, Vec<Source>), String> {
     let mut kinds: Vec<ListedKind> = KINDS
         .iter()
         .flat_map(|(group, version, names)| {
@@ -125,10 +127,13 @@ fn kinds(program: &Program, options: &Options) -> Result<Vec<ListedKind>, String
             })
         })
         .collect();
+    let mut sources = Vec::new();
     if let Some(path) = &options.config {
         let config = files::read(path)?;
         let setup = Setup::read(Some((&config.name, &config.text)), &program.choices());
-        for resource in setup.map_err(|e| e.to_string())?.engine.resources() {
+        let engine = setup.map_err(|e| e.to_string())?.engine;
+        sources = engine.sources();
+        for resource in engine.resources() {
             let name = resource.name();
             let listed = ListedKind {
                 group: name.group.to_string(),
@@ -141,10 +146,10 @@ fn kinds(program: &Program, options: &Options) -> Result<Vec<ListedKind>, String
             }
         }
     }
-    Ok(kinds)
+    Ok((kinds, sources))
 }
 
-async fn dump(options: &Options, kinds: &[ListedKind]) -> Result<(), String> {
+async fn dump(options: &Options, kinds: &[ListedKind], sources: &[Source]) -> Result<(), String> {
     let kubeconfig = options.kubeconfig.clone().or_else(default_kubeconfig);
     let connection = ConnectionConfig { kubeconfig, qps: -1.0, ..ConnectionConfig::default() };
     let client = connection.client(1).await.map_err(|e| e.to_string())?;
@@ -159,7 +164,42 @@ async fn dump(options: &Options, kinds: &[ListedKind]) -> Result<(), String> {
             }
         }
     }
+    let mut defined = Vec::new();
+    for source in sources {
+        match harbormaster_driver::fetch_unless_stored(&client, source).await {
+            // It has been listed.
+            None => {}
+            Some(Err(why)) => eprintln!("warning: the dump lacks what {} fetches: {why}", source.plugin()),
+            Some(Ok(object)) => {
+                if !defined.contains(&source.kind().name()) {
+                    defined.push(source.kind().name());
+                    write(&mut out, &made_definition(source))?;
+                }
+                let text = object.json().map_or("", |json| json.as_str());
+                let object = serde_json::from_str(text).map_err(|e| format!("{}: {e}", source.plan.name))?;
+                write(&mut out, &object)?;
+            }
+        }
+    }
     out.flush().map_err(unwritable)
+}
+
+/// A definition for the objects that a plugin fetches, of which the cluster need not know the kind.
+fn made_definition(source: &Source) -> Value {
+    let (name, kind) = (source.kind().name(), source.kind().kind());
+    let (group, version, plural) = (name.group, name.version, name.plural);
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{"name": version, "served": true, "storage": true, "schema": schema}],
+        },
+    })
 }
 
 /// Returns the kubeconfig that kubectl uses.

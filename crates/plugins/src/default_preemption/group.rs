@@ -58,11 +58,15 @@ pub(super) fn preempt(
     for (row, pod) in units.iter().flat_map(|unit| &unit.pods) {
         cx.what_if.remove(*row, pod);
     }
-    let assignments = match cx.what_if.place()? {
+    let assignments = match cx.what_if.place(cx.members)? {
         Ok(assignments) => assignments,
-        Err(why) => return Ok(no_help(&why)),
+        Err(why) => {
+            restore(&units, cx.what_if);
+            return Ok(no_help(&why));
+        }
     };
     let units = find_victims(units, &assignments, cx.what_if, terms)?;
+    restore(&units, cx.what_if);
     let violations = units.iter().map(|unit| unit.violations).sum();
     let pods = units.into_iter().flat_map(|unit| unit.pods);
     let victims: Vec<Arc<PodInfo>> = pods.map(|(_, pod)| pod).collect();
@@ -72,7 +76,13 @@ pub(super) fn preempt(
     Ok(GroupPostFiltered::Nominate { nodes, victims, violations, reasons })
 }
 
-/// Puts back every unit beside which the members still fit, and returns the other units.
+/// Puts back all pods, so that a plugin may look for other victims.
+fn restore(units: &[Unit], what_if: &mut dyn GroupWhatIf) {
+    units.iter().flat_map(|unit| &unit.pods).for_each(|(row, pod)| what_if.restore(*row, pod));
+}
+
+/// Puts back every unit beside which the members still fit, and returns the other units. If the terms keep some units, one
+/// that could not return is asked again after others have returned, because the terms may then no longer object.
 fn find_victims(
     units: Vec<Unit>,
     assignments: &[Assignment],
@@ -80,25 +90,30 @@ fn find_victims(
     terms: &mut impl EvictionTerms,
 ) -> PluginResult<Vec<Unit>> {
     let is_local = what_if.is_local();
-    let mut victims = Vec::new();
-    for unit in units {
-        for (row, pod) in &unit.pods {
-            what_if.restore(*row, pod);
-            terms.pod_returned(pod);
+    let mut victims = units;
+    loop {
+        let number = victims.len();
+        for unit in std::mem::take(&mut victims) {
+            for (row, pod) in &unit.pods {
+                what_if.restore(*row, pod);
+                terms.pod_returned(pod);
+            }
+            let rows: BTreeSet<NodeIdx> = unit.pods.iter().map(|(row, _)| *row).collect();
+            let is_concerned = |one: &&Assignment| !is_local || rows.contains(&one.row);
+            let concerned: Vec<Assignment> = assignments.iter().filter(is_concerned).cloned().collect();
+            if terms.rejection().is_none() && (concerned.is_empty() || what_if.fits(&concerned)?) {
+                continue;
+            }
+            for (row, pod) in unit.pods.iter().rev() {
+                what_if.remove(*row, pod);
+                terms.pod_left(pod);
+            }
+            victims.push(unit);
         }
-        let rows: BTreeSet<NodeIdx> = unit.pods.iter().map(|(row, _)| *row).collect();
-        let is_concerned = |one: &&Assignment| !is_local || rows.contains(&one.row);
-        let concerned: Vec<Assignment> = assignments.iter().filter(is_concerned).cloned().collect();
-        if terms.rejection().is_none() && (concerned.is_empty() || what_if.fits(&concerned)?) {
-            continue;
+        if !terms.keeps_some() || victims.len() == number {
+            return Ok(victims);
         }
-        for (row, pod) in unit.pods.iter().rev() {
-            what_if.remove(*row, pod);
-            terms.pod_left(pod);
-        }
-        victims.push(unit);
     }
-    Ok(victims)
 }
 
 /// Returns true if pods that were preempted for the group are still terminating on a node to which a member is
