@@ -61,11 +61,7 @@ pub struct ApiClient {
 
 /// The connections that a request uses, stored as an extension of the request.
 #[derive(Clone, Debug)]
-pub(crate) struct Route {
-    pub(crate) connections: Arc<ConnectionSet>,
-    /// True if the response is a stream that may stay open and silent for a long time.
-    pub(crate) is_stream: bool,
-}
+pub(crate) struct Route(pub(crate) Arc<ConnectionSet>);
 
 /// A response that is read piece by piece.
 #[derive(Debug)]
@@ -208,7 +204,7 @@ impl ApiClient {
         let Ok(request) = request(Method::GET, "/readyz", Bytes::new()) else { return false };
         let connections = self.connections.current();
         let answer = async {
-            let mut stream = self.send(request, &connections, false).await?;
+            let mut stream = self.send(request, &connections).await?;
             while next(&mut stream.body, &Method::GET, "/readyz").await?.is_some() {}
             Ok(())
         };
@@ -245,7 +241,7 @@ impl ApiClient {
         let connections = self.wait_for_limiter(&Method::GET).await;
         let all = async {
             let silence = limit.min(REQUEST_LIMIT);
-            let sent = self.send(request, &connections, false);
+            let sent = self.send(request, &connections);
             let mut stream = self.within(silence, &Method::GET, path, &connections, sent).await?;
             let mut read = BytesMut::new();
             while let Some(chunk) = self
@@ -292,7 +288,7 @@ impl ApiClient {
     pub async fn open(&self, path: &str, limit: Duration) -> Result<Stream, ApiError> {
         let request = request(Method::GET, path, Bytes::new())?;
         let connections = self.wait_for_limiter(&Method::GET).await;
-        let sent = self.send(request, &connections, true);
+        let sent = self.send(request, &connections);
         self.within(limit, &Method::GET, path, &connections, sent).await
     }
 
@@ -318,7 +314,7 @@ impl ApiClient {
         let exchange = async {
             let connections = self.wait_for_limiter(&method).await;
             let response = async {
-                let mut stream = self.send(request, &connections, false).await?;
+                let mut stream = self.send(request, &connections).await?;
                 // The body is read to its end so that the connection can be reused.
                 let mut read = BytesMut::new();
                 while let Some(chunk) = next(&mut stream.body, &method, path).await? {
@@ -405,12 +401,11 @@ impl ApiClient {
         &self,
         mut request: Request<RequestBody>,
         connections: &Arc<ConnectionSet>,
-        is_stream: bool,
     ) -> Result<Stream, ApiError> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let accepted = if self.accepts_protobuf { PROTOBUF_OR_JSON } else { JSON };
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accepted));
-        request.extensions_mut().insert(Route { connections: connections.clone(), is_stream });
+        request.extensions_mut().insert(Route(connections.clone()));
         let answer = self.service.clone().oneshot(request).await;
         self.measure_answer(&method, answer.as_ref().ok().map(Response::status));
         let outcome = match answer {
@@ -537,7 +532,7 @@ mod tests {
         assert!(error.is_passing(), "it may be retried");
         assert_eq!(error.to_string(), "GET /z: the connections to the server are dead");
         assert!(
-            client.with_limiter(None).connections.current().pools.get().is_none(),
+            client.with_limiter(None).connections.current().pool.get().is_none(),
             "all clients have new connections"
         );
     }

@@ -22,7 +22,7 @@ use std::{
 
 use tokio::{sync::watch, time::sleep};
 
-use crate::network::Pools;
+use crate::network::Pool;
 
 /// Time that a request may still take after a watch in the same set of connections is found dead. This is long enough
 /// for an answer over a live connection.
@@ -36,14 +36,14 @@ pub(crate) struct Connections(Arc<Mutex<Arc<ConnectionSet>>>);
 #[derive(Debug)]
 pub struct ConnectionSet {
     /// Created by the first request.
-    pub(crate) pools: OnceLock<Pools>,
+    pub(crate) pool: OnceLock<Pool>,
     /// True once a watch has been found dead.
     lost: watch::Sender<bool>,
 }
 
 impl Default for ConnectionSet {
     fn default() -> Self {
-        Self { pools: OnceLock::new(), lost: watch::Sender::new(false) }
+        Self { pool: OnceLock::new(), lost: watch::Sender::new(false) }
     }
 }
 

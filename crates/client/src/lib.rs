@@ -10,9 +10,9 @@
 //!
 //! Reading order: [`client`] (one request), [`error`] (failures of a request), [`config`] (choice of the server),
 //! `kubeconfig`, `access`, `credentials`, `exec_plugin` and `tls` (address, authentication and trust), [`connections`]
-//! (when connections are abandoned), [`network`] (how connections are made), `pool` (which connection a request uses),
-//! [`limiter`], [`backoff`] and [`retries`] (when requests are sent and retried), `reachability` (logging of outages),
-//! `recovery` (their end), [`observe`] (metrics and traces), [`gate`] (permission to write).
+//! (when connections are abandoned), [`network`] (how connections are made), [`limiter`], [`backoff`] and [`retries`]
+//! (when requests are sent and retried), `reachability` (logging of outages), `recovery` (their end), [`observe`]
+//! (metrics and traces), [`gate`] (permission to write).
 //!
 //! Invariants:
 //! - every request has a time limit, which covers only the beginning of a stream;
@@ -33,7 +33,6 @@ mod kubeconfig;
 pub mod limiter;
 pub mod network;
 pub mod observe;
-mod pool;
 mod reachability;
 mod recovery;
 pub mod retries;

@@ -23,7 +23,6 @@ use crate::{
     client::{ApiClient, RequestBody, ResponseBody, Route},
     config::ClientError,
     credentials::{Authorizer, CredentialsError},
-    pool::ConnectionPool,
     tls::{TlsError, TlsOptions},
 };
 
@@ -66,25 +65,17 @@ struct Network {
 
 impl Network {
     async fn send(&self, mut request: Request<RequestBody>) -> Result<Response<ResponseBody>, BoxError> {
+        *request.uri_mut() = below(&self.server, request.uri())?;
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
         }
         if let Some(header) = self.authorizer.header().await? {
             request.headers_mut().insert(AUTHORIZATION, header);
         }
-        // The route is removed: it refers to the pools, so a pool that held the route would keep itself alive.
+        // The route is removed: it refers to the pool, so a pool that held the route would keep itself alive.
         let route: Route = request.extensions_mut().remove().ok_or("a request without a route")?;
-        let pools = route.connections.pools.get_or_init(|| self.dialer.pools(&self.server));
-        let response = match route.is_stream {
-            true => {
-                *request.uri_mut() = below(&self.server, request.uri())?;
-                pools.streams.request(request).await?
-            }
-            false => {
-                *request.uri_mut() = path_below(&self.server, request.uri())?;
-                pools.requests.send(request).await?
-            }
-        };
+        let pool = route.0.pool.get_or_init(|| self.dialer.pool());
+        let response = pool.request(request).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             self.authorizer.refused().await;
         }
@@ -102,24 +93,17 @@ fn headers(access: &ServerAccess) -> Result<HeaderMap, CredentialsError> {
 
 /// Returns the URL of `path` on a server whose own address may contain a path.
 fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
+    let path = path.path_and_query().map_or("/", |path| path.as_str());
     let mut parts = server.clone().into_parts();
-    parts.path_and_query = path_below(server, path)?.into_parts().path_and_query;
+    let prefix = server.path().trim_end_matches('/');
+    parts.path_and_query = Some(format!("{prefix}{path}").parse()?);
     Ok(Uri::from_parts(parts)?)
-}
-
-/// Returns the path and query of [`below`].
-fn path_below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
-    match server.path().trim_end_matches('/') {
-        "" => Ok(path.clone()),
-        prefix => Ok(format!("{prefix}{}", path.path_and_query().map_or("/", |path| path.as_str())).parse()?),
-    }
 }
 
 /// Makes connections.
 pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-/// A pool of connections to any servers, over HTTP/2 where the connector allows it. All HTTP clients of the scheduler
-/// that need this use this type, so that the HTTP code is compiled only once.
+/// A pool of connections. All HTTP clients of the scheduler use this type, so that the HTTP code is compiled only once.
 #[derive(Clone)]
 pub struct Pool(legacy::Client<Connector, RequestBody>);
 
@@ -146,20 +130,13 @@ impl Pool {
     }
 }
 
-/// The connections of a [`ConnectionSet`](crate::connections::ConnectionSet).
-#[derive(Debug)]
-pub(crate) struct Pools {
-    requests: ConnectionPool,
-    streams: Pool,
-}
-
 /// Makes pools of connections.
 struct Dialer {
-    /// Connects over HTTP/1.1, which costs less per request than HTTP/2. The caller limits the number of concurrent
-    /// requests.
-    requests: Connector,
-    /// Connects over HTTP/2 if the server supports it, since an HTTP/2 connection can be pinged.
-    streams: Connector,
+    /// Connects over HTTP/2 if the server supports it. Such a connection can be pinged, and carries all watches and
+    /// requests, so several messages can be sent and received at once. A request that comes alone costs a little more
+    /// than over HTTP/1.1.
+    connector: Connector,
+    /// Maximum number of idle connections over HTTP/1.1.
     idle_connections: usize,
 }
 
@@ -176,25 +153,19 @@ impl Dialer {
         // The system's certificate authorities are read only if they are needed.
         let tls = TlsOptions { insecure: access.tls.insecure || !is_https, ..access.tls.clone() };
         let (tls, name) = (tls.client_config()?, tls.expected_name()?);
-        Ok(Self {
-            requests: connector(tls.clone(), name.clone(), false),
-            streams: connector(tls, name, true),
-            idle_connections,
-        })
+        Ok(Self { connector: connector(tls, name, true), idle_connections })
     }
 
-    fn pools(&self, server: &Uri) -> Pools {
+    fn pool(&self) -> Pool {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(self.idle_connections)
             .http2_keep_alive_interval(PING_AFTER)
             .http2_keep_alive_timeout(PING_LIMIT)
             .http2_keep_alive_while_idle(true);
-        Pools {
-            requests: ConnectionPool::new(server.clone(), self.requests.clone(), self.idle_connections),
-            streams: Pool(builder.build(self.streams.clone())),
-        }
+        Pool(builder.build(self.connector.clone()))
     }
 }
 
