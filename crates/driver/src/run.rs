@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     binder::Binder,
     clients::Clients,
-    clock::Clock,
+    clock::{Clock, system_time},
     console::Console,
     engine_host::{self, EngineEnd},
     engine_loop::EngineSinks,
@@ -39,6 +39,7 @@ use crate::{
     live_api::{CustomFeed, LiveApi},
     message::{EngineMessage, ToEngine},
     metrics::Metrics,
+    recording::{Recording, RecordingConfig},
     reload::Reload,
     served_version::ServedVersion,
     sources::Fetcher,
@@ -81,6 +82,8 @@ pub struct DriverConfig {
     pub reload: Reload,
     /// True if objects that plugins fetch are read from the API server where it has them, as in a sandbox.
     pub prefers_stored: bool,
+    /// Recording of the engine's inputs and decisions, if wanted.
+    pub recording: Option<RecordingConfig>,
 }
 
 /// Result of a [`run`] that ended without an error.
@@ -102,6 +105,9 @@ pub enum DriverError {
     /// The configuration of an extender cannot be used.
     #[error(transparent)]
     Extender(#[from] ExtenderSetupError),
+    /// The recording cannot be written.
+    #[error("starting the recording: {0}")]
+    Recording(io::Error),
     /// The engine's thread could not be started.
     #[error("starting the engine: {0}")]
     Thread(#[from] io::Error),
@@ -132,8 +138,19 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let extenders = HttpExtenders::new(&config.extenders, config.health.clone())?;
-    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, .. } = config;
-    let (reload, prefers_stored) = (config.reload, config.prefers_stored);
+    let DriverConfig {
+        election,
+        leadership,
+        hostname,
+        metrics,
+        health,
+        console,
+        traces,
+        reload,
+        prefers_stored,
+        recording,
+        ..
+    } = config;
     let hostname = hostname.unwrap_or_else(machine_name);
     let driver = Driver {
         clients,
@@ -147,6 +164,7 @@ pub async fn run(
         extenders,
         reload,
         prefers_stored,
+        recording,
     };
     driver.run(engine, shutdown).await
 }
@@ -177,6 +195,8 @@ pub struct Driver {
     pub reload: Reload,
     /// True if objects that plugins fetch are read from the API server where it has them.
     pub prefers_stored: bool,
+    /// Recording of the engine's inputs and decisions, if wanted.
+    pub recording: Option<RecordingConfig>,
 }
 
 impl Driver {
@@ -221,12 +241,15 @@ impl Driver {
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
         let mut watches = self.watch_all(&clients, (&served, &custom_feed), extenders.wanted(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
+        let recording = self.recording.clone().map(|config| Recording::start(config, system_time()));
+        let (pipe, recording) = recording.transpose().map_err(DriverError::Recording)?.unzip();
         let sinks = EngineSinks {
             metrics: self.metrics.numbers().clone(),
             health: self.health.clone(),
             synced,
             traces: self.traces.clone(),
             raw: extenders.raw().cloned(),
+            recording: pipe,
         };
         let unsynced = watches.len() + sources.len();
         let mut engine = engine_host::spawn(engine, unsynced, messages, effects_out, sinks)?;
@@ -284,6 +307,7 @@ impl Driver {
         let reason = match finished {
             Ok((Ok(Ok(())), Ok(()))) => {
                 finish_events(event_writer, &unwritten, deadline).await;
+                recording.into_iter().for_each(Recording::finish);
                 Ok(ExitReason::Finished)
             }
             Ok((Ok(Ok(())), Err(end))) => Err(task_failed("carrying out decisions", Err(end))),

@@ -222,6 +222,7 @@ fn driver(server: &FakeServer, election: LeaderElection) -> Driver {
         extenders: None,
         reload: Reload::default(),
         prefers_stored: false,
+        recording: None,
     }
 }
 
