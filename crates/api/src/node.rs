@@ -19,6 +19,7 @@ pub const LABEL_REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
 
 /// A node, reduced to what scheduling reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Node {
     /// `metadata.name`.
     pub name: Str,

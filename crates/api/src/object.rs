@@ -7,6 +7,7 @@ use crate::{Labels, Namespace, Str, selector::LabelSelector};
 
 /// `v1.Service`, reduced to what scheduling reads. The pods that a service selects are spread by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Service {
     /// `metadata.namespace`.
     pub namespace: Str,
@@ -42,6 +43,7 @@ pub struct Workload {
 
 /// `policy/v1` PodDisruptionBudget, reduced to what preemption reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PodDisruptionBudget {
     /// `metadata.namespace`.
     pub namespace: Str,

@@ -15,6 +15,7 @@ use crate::{
 /// [`Pod::spec`] contains the part that all pods of an owner share. The engine interns it, so equal specs have the same
 /// address and can be compared by pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Pod {
     /// `metadata.uid`: the pod's identity.
     pub uid: Str,
@@ -40,10 +41,15 @@ pub struct Pod {
     pub node_name: Option<Str>,
     /// `spec.schedulingGates`, in order.
     pub scheduling_gates: Vec<Str>,
-    /// The rest of `spec`.
+    /// The rest of `spec`. Recordings contain each spec once, and pods without it.
+    #[serde(skip_serializing_if = "is_empty")]
     pub spec: Arc<PodSpec>,
     /// `status`.
     pub status: PodStatus,
+}
+
+fn is_empty(spec: &PodSpec) -> bool {
+    spec.scheduler_name.is_empty() && *spec == PodSpec::default()
 }
 
 impl Pod {
@@ -70,6 +76,7 @@ impl Pod {
 
 /// The owner that controls a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OwnerReference {
     /// API version, for example `apps/v1`.
     pub api_version: Str,
@@ -84,13 +91,13 @@ pub struct OwnerReference {
 /// The part of `spec` that equal pods share. After creation only tolerations, resources (in-place resize) and a few
 /// other fields change; the pod then points to another `PodSpec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PodSpec {
     /// `schedulerName`; the wire default is `default-scheduler`.
     pub scheduler_name: Str,
     /// `priority`, zero when absent.
     pub priority: i32,
     /// `priorityClassName`.
-    #[serde(default)]
     pub priority_class: Option<Str>,
     /// True with `preemptionPolicy: Never`.
     pub never_preempts: bool,
@@ -115,7 +122,6 @@ pub struct PodSpec {
     /// `resources.requests`: pod-level requests (KEP-2837).
     pub pod_level_requests: ResourceList,
     /// `resources.limits`: pod-level limits, which are displayed but not counted.
-    #[serde(default)]
     pub pod_level_limits: ResourceList,
     /// `volumes` that are relevant for scheduling, in order. Others, such as `configMap` and `emptyDir`, are omitted.
     pub volumes: Vec<Volume>,
@@ -128,7 +134,6 @@ pub struct PodSpec {
     /// `hostUsers`.
     pub host_users: Option<bool>,
     /// `seccompProfile.localhostProfile` of the pod and of its containers, in order, without init containers.
-    #[serde(default)]
     pub seccomp_profiles: Vec<Str>,
     /// True if some container has a `restartPolicyRules` entry with the action `RestartAllContainers`.
     pub restarts_all_containers: bool,
@@ -138,6 +143,7 @@ pub struct PodSpec {
 
 /// A container, reduced to what scheduling reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Container {
     /// `name`.
     pub name: Str,
@@ -170,6 +176,7 @@ pub struct HostPort {
 
 /// `podAffinity` or `podAntiAffinity`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PodAffinity {
     /// Terms that must be satisfied.
     pub required: Vec<PodAffinityTerm>,
@@ -179,6 +186,7 @@ pub struct PodAffinity {
 
 /// `v1.PodAffinityTerm`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PodAffinityTerm {
     /// `labelSelector`; `None` matches nothing.
     pub label_selector: Option<LabelSelector>,
@@ -196,6 +204,7 @@ pub struct PodAffinityTerm {
 
 /// `v1.TopologySpreadConstraint`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TopologySpreadConstraint {
     /// `maxSkew`.
     pub max_skew: i32,
@@ -298,6 +307,7 @@ pub enum InTreeDisk {
 
 /// An entry of `spec.resourceClaims`: a claim that exists, or one that is created for the pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PodClaim {
     /// `name`, unique in the pod.
     pub name: Str,
@@ -309,6 +319,7 @@ pub struct PodClaim {
 
 /// `status`, reduced to what scheduling reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PodStatus {
     /// `phase`.
     pub phase: Phase,
@@ -350,6 +361,7 @@ pub enum Phase {
 
 /// One `status.conditions` entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PodCondition {
     /// `type`.
     pub type_: Str,
@@ -365,6 +377,7 @@ pub struct PodCondition {
 
 /// Actual and allocated resources of a running container or pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ContainerResources {
     /// Container name; empty for pod-level resources.
     pub name: Str,

@@ -51,6 +51,7 @@ pub fn is_pod_level(name: &str) -> bool {
 ///
 /// An absent resource and an amount of zero are the same here; [`crate::pod::ResourceList`] distinguishes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Resources {
     /// cpu, in thousandths of a core.
     pub milli_cpu: i64,

@@ -16,6 +16,7 @@ use crate::{
 /// `metav1.LabelSelector`: all parts must match. An absent selector (`Option::None`) matches nothing; an empty selector
 /// matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LabelSelector {
     /// `matchLabels`.
     pub match_labels: Labels,
@@ -55,6 +56,7 @@ pub enum Operator {
 
 /// `v1.NodeSelector`: terms are ORed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NodeSelector {
     /// `nodeSelectorTerms`.
     pub terms: Vec<NodeSelectorTerm>,
@@ -62,6 +64,7 @@ pub struct NodeSelector {
 
 /// `v1.NodeSelectorTerm`: expressions and fields are ANDed; a term with neither matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NodeSelectorTerm {
     /// `matchExpressions`, over node labels.
     pub match_expressions: Vec<Requirement>,
@@ -80,6 +83,7 @@ pub struct PreferredTerm {
 
 /// `v1.NodeAffinity`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NodeAffinity {
     /// `requiredDuringSchedulingIgnoredDuringExecution`.
     pub required: Option<NodeSelector>,

@@ -24,6 +24,7 @@ use harbormaster_framework::{
     resource::ResourceKind,
     window::{Tie, Window},
 };
+use serde_json::Value;
 
 use crate::{
     bindings::{Binding, Bindings},
@@ -63,6 +64,8 @@ pub struct EngineConfig {
     pub meter: Option<Arc<dyn Meter>>,
     /// Webhooks that take part in decisions. The host supplies [the client](Extenders::with_client).
     pub extenders: Extenders,
+    /// What the host needs to build this configuration again, in a form of its own. Recordings contain it.
+    pub origin: Option<Arc<Value>>,
 }
 
 impl EngineConfig {
@@ -78,6 +81,7 @@ impl EngineConfig {
             notes: Notes::default(),
             meter: None,
             extenders: Extenders::default(),
+            origin: None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use harbormaster_api::Timestamp;
-use harbormaster_core::{Attempted, Effect, Engine, EngineConfig, Input, Outcome};
+use harbormaster_core::{Attempted, Effect, EngineConfig, Input, Outcome, recording::Recorder};
 use harbormaster_framework::{pod::PodInfo, resource::ResourceName};
 use harbormaster_metrics::{AttemptTimes, Attempts, Metrics};
 use tokio::sync::{mpsc::Sender, oneshot};
@@ -17,7 +17,9 @@ use crate::{
     extenders::raw::RawObjects,
     health::Health,
     message::EngineMessage,
-    notes, slow, status,
+    notes,
+    recording::Pipe,
+    slow, status,
     traces::{AttemptSpan, Traces},
 };
 
@@ -41,11 +43,13 @@ pub struct EngineSinks {
     pub traces: Traces,
     /// Objects in the API server's JSON form, if extenders need them.
     pub raw: Option<RawObjects>,
+    /// Receiver of the recording, if there is one.
+    pub recording: Option<Pipe>,
 }
 
 /// The engine, its state in the driver, and its outputs.
 pub(crate) struct EngineLoop {
-    engine: Engine,
+    engine: Recorder<Pipe>,
     clock: Clock,
     /// Messages that arrive while the engine runs on its thread.
     inbox: Receiver<Vec<EngineMessage>>,
@@ -81,11 +85,11 @@ impl EngineLoop {
         effects: Sender<Vec<Effect>>,
         sinks: EngineSinks,
     ) -> Self {
-        let EngineSinks { metrics, health, synced, traces, raw } = sinks;
+        let EngineSinks { metrics, health, synced, traces, raw, recording } = sinks;
         let (meter, attempts) = metrics.meter_with_attempts();
         let config = EngineConfig { meter: Some(meter), ..config };
         Self {
-            engine: Engine::new(config),
+            engine: Recorder::new(config, recording),
             clock: Clock::default(),
             inbox,
             effects,

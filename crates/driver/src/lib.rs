@@ -11,7 +11,7 @@
 //!
 //! Layers; each uses only the layers above it in this list:
 //!
-//! 1. [`clock`], [`health`], [`traces`], [`tasks`], `slow`, `notes`; [`clients`] (the API clients of a scheduler: see
+//! 1. [`clock`], [`health`], [`traces`], [`tasks`], [`recording`], `slow`, `notes`; [`clients`] (the API clients of a scheduler: see
 //!    `harbormaster-client`);
 //! 2. [`leader`] (leader election, and this instance's permission to write);
 //! 3. [`extenders`] (HTTP extenders, which the engine calls during an attempt);
@@ -52,6 +52,7 @@ pub mod live_api;
 pub mod message;
 pub mod metrics;
 mod notes;
+pub mod recording;
 pub mod reload;
 pub mod run;
 pub mod served_version;
@@ -70,6 +71,7 @@ pub use harbormaster_client::{ClientError, ConnectionConfig};
 pub use health::Health;
 pub use leader::{LeaderElection, Leadership, LeaseElection};
 pub use metrics::Metrics;
+pub use recording::RecordingConfig;
 pub use reload::Reload;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};
 pub use traces::Traces;

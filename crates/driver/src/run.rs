@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     binder::Binder,
     clients::Clients,
-    clock::Clock,
+    clock::{Clock, system_time},
     console::Console,
     engine_host::{self, EngineEnd},
     engine_loop::EngineSinks,
@@ -39,6 +39,7 @@ use crate::{
     live_api::{CustomFeed, LiveApi},
     message::{EngineMessage, ToEngine},
     metrics::Metrics,
+    recording::{Recording, RecordingConfig},
     reload::Reload,
     served_version::ServedVersion,
     sources::Fetcher,
@@ -79,6 +80,8 @@ pub struct DriverConfig {
     pub extenders: Vec<ExtenderConfig>,
     /// Allows the configuration to be replaced while the scheduler runs. The caller keeps a clone to replace it.
     pub reload: Reload,
+    /// Recording of the engine's inputs and decisions, if wanted.
+    pub recording: Option<RecordingConfig>,
 }
 
 /// Result of a [`run`] that ended without an error.
@@ -100,6 +103,9 @@ pub enum DriverError {
     /// The configuration of an extender cannot be used.
     #[error(transparent)]
     Extender(#[from] ExtenderSetupError),
+    /// The recording cannot be written.
+    #[error("starting the recording: {0}")]
+    Recording(io::Error),
     /// The engine's thread could not be started.
     #[error("starting the engine: {0}")]
     Thread(#[from] io::Error),
@@ -130,8 +136,18 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<ExitReason, DriverError> {
     let extenders = HttpExtenders::new(&config.extenders, config.health.clone())?;
-    let DriverConfig { election, leadership, hostname, metrics, health, console, traces, reload, .. } =
-        config;
+    let DriverConfig {
+        election,
+        leadership,
+        hostname,
+        metrics,
+        health,
+        console,
+        traces,
+        reload,
+        recording,
+        ..
+    } = config;
     let hostname = hostname.unwrap_or_else(machine_name);
     let driver = Driver {
         clients,
@@ -144,6 +160,7 @@ pub async fn run(
         traces,
         extenders,
         reload,
+        recording,
     };
     driver.run(engine, shutdown).await
 }
@@ -172,6 +189,8 @@ pub struct Driver {
     pub extenders: Option<Arc<HttpExtenders>>,
     /// Allows the configuration to be replaced while the scheduler runs.
     pub reload: Reload,
+    /// Recording of the engine's inputs and decisions, if wanted.
+    pub recording: Option<RecordingConfig>,
 }
 
 impl Driver {
@@ -216,12 +235,15 @@ impl Driver {
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
         let mut watches = self.watch_all(&clients, (&served, &custom_feed), extenders.wanted(), &to_engine);
         let (synced, all_synced) = oneshot::channel();
+        let recording = self.recording.clone().map(|config| Recording::start(config, system_time()));
+        let (pipe, recording) = recording.transpose().map_err(DriverError::Recording)?.unzip();
         let sinks = EngineSinks {
             metrics: self.metrics.numbers().clone(),
             health: self.health.clone(),
             synced,
             traces: self.traces.clone(),
             raw: extenders.raw().cloned(),
+            recording: pipe,
         };
         let unsynced = watches.len() + sources.len();
         let mut engine = engine_host::spawn(engine, unsynced, messages, effects_out, sinks)?;
@@ -279,6 +301,7 @@ impl Driver {
         let reason = match finished {
             Ok((Ok(Ok(())), Ok(()))) => {
                 finish_events(event_writer, &unwritten, deadline).await;
+                recording.into_iter().for_each(Recording::finish);
                 Ok(ExitReason::Finished)
             }
             Ok((Ok(Ok(())), Err(end))) => Err(task_failed("carrying out decisions", Err(end))),

@@ -98,9 +98,14 @@ impl ExtenderClient for ExtenderRecorder {
     }
 }
 
-/// Returns the recorded answers if the requests equal the recorded ones and arrive in the same order.
-#[derive(Debug, Default)]
-pub(super) struct ExtenderReplay(Mutex<VecDeque<ExtenderExchange>>);
+/// Returns recorded answers.
+#[derive(Debug)]
+pub(super) struct ExtenderReplay {
+    exchanges: Mutex<VecDeque<ExtenderExchange>>,
+    /// True if requests must equal the recorded ones and arrive in the same order. Otherwise, a request gets the answer
+    /// to the extender's first request about the same pod.
+    is_exact: bool,
+}
 
 /// Error for a request that was not recorded.
 fn not_recorded<T>(request: &ExtenderRequest<T>) -> String {
@@ -108,24 +113,55 @@ fn not_recorded<T>(request: &ExtenderRequest<T>) -> String {
 }
 
 impl ExtenderReplay {
+    pub(super) fn new(is_exact: bool) -> Self {
+        Self { exchanges: Mutex::default(), is_exact }
+    }
+
     /// Adds recorded exchanges for the next attempt.
     pub(super) fn add(&self, exchanges: Vec<ExtenderExchange>) {
-        locked(&self.0).extend(exchanges);
+        locked(&self.exchanges).extend(exchanges);
     }
 
     /// Drops the exchanges whose requests were not repeated and returns their number.
     pub(super) fn clear(&self) -> usize {
-        locked(&self.0).drain(..).count()
+        locked(&self.exchanges).drain(..).count()
+    }
+
+    /// Takes the answer to a request. `of` returns the request and the answer of an exchange of the right kind.
+    fn answer<T: PartialEq, A>(
+        &self,
+        request: &ExtenderRequest<T>,
+        of: impl Fn(&ExtenderExchange) -> Option<(&ExtenderRequest<T>, &Result<A, String>)>,
+    ) -> Result<A, String>
+    where
+        A: Clone,
+    {
+        let mut exchanges = locked(&self.exchanges);
+        let at = match self.is_exact {
+            true => 0,
+            false => {
+                let is_alike = |exchange: &ExtenderExchange| {
+                    of(exchange).is_some_and(|(recorded, _)| {
+                        (recorded.extender, &recorded.pod) == (request.extender, &request.pod)
+                    })
+                };
+                exchanges.iter().position(is_alike).unwrap_or(usize::MAX)
+            }
+        };
+        let taken = exchanges.remove(at);
+        match taken.as_ref().and_then(of) {
+            Some((recorded, answer)) if !self.is_exact || recorded == request => answer.clone(),
+            _ => Err(not_recorded(request)),
+        }
     }
 }
 
 impl ExtenderClient for ExtenderReplay {
     fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
-        let request = ExtenderRequest::new(extender, pod, nodes.to_vec());
-        match locked(&self.0).pop_front() {
-            Some(ExtenderExchange::Filter(recorded, answer)) if recorded == request => answer,
-            _ => Err(not_recorded(&request)),
-        }
+        self.answer(&ExtenderRequest::new(extender, pod, nodes.to_vec()), |exchange| match exchange {
+            ExtenderExchange::Filter(request, answer) => Some((request, answer)),
+            _ => None,
+        })
     }
 
     fn prioritize(
@@ -134,15 +170,13 @@ impl ExtenderClient for ExtenderReplay {
         pod: &PodInfo,
         nodes: &[Str],
     ) -> Vec<Result<Vec<(Str, i64)>, String>> {
-        let mut answers = locked(&self.0);
-        let mut answer = |extender: &usize| {
-            let request = ExtenderRequest::new(*extender, pod, nodes.to_vec());
-            match answers.pop_front() {
-                Some(ExtenderExchange::Prioritize(recorded, answer)) if recorded == request => answer,
-                _ => Err(not_recorded(&request)),
-            }
+        let answer = |extender: &usize| {
+            self.answer(&ExtenderRequest::new(*extender, pod, nodes.to_vec()), |exchange| match exchange {
+                ExtenderExchange::Prioritize(request, answer) => Some((request, answer)),
+                _ => None,
+            })
         };
-        extenders.iter().map(&mut answer).collect()
+        extenders.iter().map(answer).collect()
     }
 
     fn preempt(
@@ -151,11 +185,10 @@ impl ExtenderClient for ExtenderReplay {
         pod: &PodInfo,
         plans: &[NodeVictims],
     ) -> Result<Vec<NodeVictims>, String> {
-        let request = ExtenderRequest::new(extender, pod, plans.to_vec());
-        match locked(&self.0).pop_front() {
-            Some(ExtenderExchange::Preempt(recorded, answer)) if recorded == request => answer,
-            _ => Err(not_recorded(&request)),
-        }
+        self.answer(&ExtenderRequest::new(extender, pod, plans.to_vec()), |exchange| match exchange {
+            ExtenderExchange::Preempt(request, answer) => Some((request, answer)),
+            _ => None,
+        })
     }
 }
 

@@ -1,53 +1,90 @@
 //! The lines of a recording.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use harbormaster_api::{Node, Object, ObjectKey, Pod, Str, Timestamp};
+use harbormaster_api::{Node, Object, ObjectKey, Pod, PodSpec, Str, Timestamp};
 use harbormaster_framework::{
     extender::Extender,
     outcome::{Fix, Reject},
-    pod::PodInfo,
     resource::{CustomKey, RawObject},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::extenders::ExtenderExchange;
+use super::{
+    extenders::ExtenderExchange,
+    results::{RecordedAttempt, RecordedEffect},
+};
 use crate::{
-    effect::{Effect, EvictTask},
+    effect::EvictTask,
     engine::EngineConfig,
     input::{BindOutcome, EvictOutcome, Input},
-    outcome::{Attempted, Outcome},
 };
 
-/// Version of the format, increased with every change to it.
-const FORMAT: u32 = 6;
+/// Version of the format, increased with every change that older programs cannot read.
+pub(super) const FORMAT: u32 = 7;
+/// The oldest version that can be read.
+pub(super) const OLDEST_FORMAT: u32 = 7;
 
 /// A line: the engine's settings, a call to the engine, or the results of a call.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::large_enum_variant, reason = "one is alive at a time")]
-pub(super) enum Line<'a> {
-    /// The engine's settings; always the first line.
-    Setup(Setup),
-    Input(Timestamp, RecordedInput<'a>),
+pub(super) enum Line {
+    /// Number of the file, 1 if the engine starts with it, and the engine's settings. Always the first line of a file.
+    Setup(u64, Setup),
+    /// A spec and the number by which the pods after it refer to it.
+    Spec(u32, Arc<PodSpec>),
+    /// An object that existed at the beginning of the file.
+    Base(Timestamp, RecordedInput),
+    Input(Timestamp, RecordedInput),
     Tick(Timestamp),
     /// Exchanges with extenders during the attempt on the next line.
     #[serde(rename = "requested")]
     Extenders(Vec<ExtenderExchange>),
     /// Times that were read during the attempt, and the attempt's result.
-    Attempt(Vec<Timestamp>, Value),
+    Attempt(Vec<Timestamp>, Told<RecordedAttempt>),
     /// A new configuration was applied.
     #[serde(rename = "takeOver")]
     Reconfigure(Timestamp, Setup),
-    Effects(Vec<Value>),
+    Effects(Told<Vec<RecordedEffect>>),
+    /// Number of lines that are missing here, because they could not be written in time. Ends a file.
+    Gap(u64),
+}
+
+impl Line {
+    /// Time of the line, if it has one.
+    pub(super) fn time(&self) -> Option<Timestamp> {
+        match self {
+            Self::Base(at, _) | Self::Input(at, _) | Self::Tick(at) | Self::Reconfigure(at, _) => Some(*at),
+            Self::Attempt(times, _) => times.first().copied(),
+            Self::Setup(..) | Self::Spec(..) | Self::Extenders(_) | Self::Effects(_) | Self::Gap(_) => None,
+        }
+    }
+}
+
+/// A result: of this engine, or read from a recording.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, bound(deserialize = ""))]
+pub(super) enum Told<T> {
+    #[serde(skip_deserializing)]
+    Here(T),
+    Recorded(Value),
+}
+
+impl<T: Serialize> Told<T> {
+    pub(super) fn value(self) -> Value {
+        match self {
+            Self::Here(result) => serde_json::to_value(result).unwrap_or_default(),
+            Self::Recorded(value) => value,
+        }
+    }
 }
 
 /// The engine's settings, except for the plugins and their arguments.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Setup {
-    format: u32,
+    pub(super) format: u32,
     release: String,
     profiles: Vec<Str>,
     percentage_of_nodes_to_score: Option<i32>,
@@ -57,6 +94,9 @@ pub(super) struct Setup {
     max_backoff: Duration,
     max_wait: Duration,
     extenders: Vec<Extender>,
+    /// See [`EngineConfig::origin`].
+    #[serde(default)]
+    pub(super) origin: Option<Arc<Value>>,
 }
 
 impl Setup {
@@ -72,38 +112,42 @@ impl Setup {
             max_backoff: config.backoff.max,
             max_wait: config.max_wait,
             extenders: config.extenders.all().to_vec(),
+            origin: config.origin.clone(),
         }
     }
 
+    /// The settings that a replay must have, too.
     pub(super) fn value(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
+        let settings = Self { format: FORMAT, origin: None, ..self.clone() };
+        serde_json::to_value(settings).unwrap_or_default()
     }
 }
 
 /// The recorded form of an [`Input`].
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum RecordedInput<'a> {
-    Pod(Cow<'a, Pod>),
-    PodGone(Cow<'a, Str>),
-    Node(Cow<'a, Node>),
-    NodeGone(Cow<'a, Str>),
-    Object(Cow<'a, Object>),
-    ObjectGone(Cow<'a, ObjectKey>),
-    Custom(Cow<'a, RawObject>),
-    CustomGone(Cow<'a, CustomKey>),
-    BindFinished(Cow<'a, Str>, RecordedBindOutcome<'a>),
-    EvictFinished(EvictionId, Cow<'a, EvictOutcome>),
+pub(super) enum RecordedInput {
+    /// Number of the spec, and the pod without it.
+    Pod(u32, Pod),
+    PodGone(Str),
+    Node(Node),
+    NodeGone(Str),
+    Object(Object),
+    ObjectGone(ObjectKey),
+    Custom(RawObject),
+    CustomGone(CustomKey),
+    BindFinished(Str, RecordedBindOutcome),
+    EvictFinished(EvictionId, EvictOutcome),
 }
 
 /// The recorded form of a [`BindOutcome`].
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum RecordedBindOutcome<'a> {
+pub(super) enum RecordedBindOutcome {
     Bound,
     /// The status code and the reasons.
-    Rejected(Cow<'a, str>, Vec<Cow<'a, str>>),
-    Failed(Cow<'a, str>),
+    Rejected(String, Vec<String>),
+    Failed(String),
 }
 
 /// Identifies a requested [`EvictTask`].
@@ -125,65 +169,76 @@ impl EvictionId {
 #[derive(Debug)]
 pub(super) struct InvalidLine(pub(super) String);
 
-impl<'a> From<&'a Input> for RecordedInput<'a> {
-    fn from(input: &'a Input) -> Self {
+impl From<&Input> for RecordedInput {
+    /// Keeps the spec of a pod in the pod; the number 0 means this.
+    fn from(input: &Input) -> Self {
         match input {
-            Input::Pod(pod) => Self::Pod(Cow::Borrowed(pod)),
-            Input::PodGone(uid) => Self::PodGone(Cow::Borrowed(uid)),
-            Input::Node(node) => Self::Node(Cow::Borrowed(node)),
-            Input::NodeGone(name) => Self::NodeGone(Cow::Borrowed(name)),
-            Input::Object(object) => Self::Object(Cow::Borrowed(object)),
-            Input::ObjectGone(key) => Self::ObjectGone(Cow::Borrowed(key)),
-            Input::Custom(object) => Self::Custom(Cow::Borrowed(object)),
-            Input::CustomGone(key) => Self::CustomGone(Cow::Borrowed(key)),
-            Input::BindFinished { uid, outcome } => Self::BindFinished(Cow::Borrowed(uid), outcome.into()),
+            Input::Pod(pod) => Self::Pod(0, pod.clone()),
+            Input::PodGone(uid) => Self::PodGone(uid.clone()),
+            Input::Node(node) => Self::Node(node.clone()),
+            Input::NodeGone(name) => Self::NodeGone(name.clone()),
+            Input::Object(object) => Self::Object(object.clone()),
+            Input::ObjectGone(key) => Self::ObjectGone(key.clone()),
+            Input::Custom(object) => Self::Custom(object.clone()),
+            Input::CustomGone(key) => Self::CustomGone(key.clone()),
+            Input::BindFinished { uid, outcome } => Self::BindFinished(uid.clone(), outcome.into()),
             Input::EvictFinished { task, outcome } => {
-                Self::EvictFinished(EvictionId::of(task), Cow::Borrowed(outcome))
+                Self::EvictFinished(EvictionId::of(task), outcome.clone())
             }
         }
     }
 }
 
-impl RecordedInput<'_> {
-    /// Converts to an input; `requested` returns the eviction with a given identity.
+impl RecordedInput {
+    /// Returns true if an object changes. Changes of objects are never left out of a recording.
+    pub(super) fn is_change(&self) -> bool {
+        !matches!(self, Self::BindFinished(..) | Self::EvictFinished(..))
+    }
+
+    /// Converts to an input. `spec_of` returns the spec with a given number, `requested` the eviction with a given
+    /// identity.
     pub(super) fn into_input(
         self,
+        spec_of: impl FnOnce(u32) -> Option<Arc<PodSpec>>,
         requested: impl FnOnce(&EvictionId) -> Option<EvictTask>,
     ) -> Result<Input, InvalidLine> {
         Ok(match self {
-            Self::Pod(pod) => Input::Pod(pod.into_owned()),
-            Self::PodGone(uid) => Input::PodGone(uid.into_owned()),
-            Self::Node(node) => Input::Node(node.into_owned()),
-            Self::NodeGone(name) => Input::NodeGone(name.into_owned()),
-            Self::Object(object) => Input::Object(object.into_owned()),
-            Self::ObjectGone(key) => Input::ObjectGone(key.into_owned()),
-            Self::Custom(object) => Input::Custom(object.into_owned()),
-            Self::CustomGone(key) => Input::CustomGone(key.into_owned()),
-            Self::BindFinished(uid, end) => {
-                Input::BindFinished { uid: uid.into_owned(), outcome: end.into_outcome()? }
+            Self::Pod(0, pod) => Input::Pod(pod),
+            Self::Pod(number, pod) => {
+                let spec =
+                    spec_of(number).ok_or_else(|| InvalidLine(format!("no spec has the number {number}")))?;
+                Input::Pod(Pod { spec, ..pod })
             }
+            Self::PodGone(uid) => Input::PodGone(uid),
+            Self::Node(node) => Input::Node(node),
+            Self::NodeGone(name) => Input::NodeGone(name),
+            Self::Object(object) => Input::Object(object),
+            Self::ObjectGone(key) => Input::ObjectGone(key),
+            Self::Custom(object) => Input::Custom(object),
+            Self::CustomGone(key) => Input::CustomGone(key),
+            Self::BindFinished(uid, end) => Input::BindFinished { uid, outcome: end.into_outcome()? },
             Self::EvictFinished(id, outcome) => {
                 let task = requested(&id).ok_or_else(|| InvalidLine(format!("{id:?} was not requested")))?;
-                Input::EvictFinished { task, outcome: outcome.into_owned() }
+                Input::EvictFinished { task, outcome }
             }
         })
     }
 }
 
-impl<'a> From<&'a BindOutcome> for RecordedBindOutcome<'a> {
-    fn from(outcome: &'a BindOutcome) -> Self {
+impl From<&BindOutcome> for RecordedBindOutcome {
+    fn from(outcome: &BindOutcome) -> Self {
         match outcome {
             BindOutcome::Bound => Self::Bound,
             BindOutcome::Rejected(Reject { fix, reasons }) => {
-                let reasons = reasons.iter().map(|reason| Cow::Borrowed(&**reason)).collect();
-                Self::Rejected(Cow::Borrowed(fix.code()), reasons)
+                let reasons = reasons.iter().map(|reason| reason.to_string()).collect();
+                Self::Rejected(fix.code().to_owned(), reasons)
             }
-            BindOutcome::Failed(why) => Self::Failed(Cow::Borrowed(why)),
+            BindOutcome::Failed(why) => Self::Failed(why.clone()),
         }
     }
 }
 
-impl RecordedBindOutcome<'_> {
+impl RecordedBindOutcome {
     fn into_outcome(self) -> Result<BindOutcome, InvalidLine> {
         Ok(match self {
             Self::Bound => BindOutcome::Bound,
@@ -191,69 +246,10 @@ impl RecordedBindOutcome<'_> {
                 let fixes = [Fix::EvictionMayHelp, Fix::NothingHelps, Fix::Pending];
                 let fix = fixes.into_iter().find(|fix| fix.code() == code);
                 let fix = fix.ok_or_else(|| InvalidLine(format!("no status code is called {code:?}")))?;
-                let reasons = reasons.into_iter().map(|reason| Cow::Owned(reason.into_owned())).collect();
+                let reasons = reasons.into_iter().map(Into::into).collect();
                 BindOutcome::Rejected(Reject { fix, reasons })
             }
-            Self::Failed(why) => BindOutcome::Failed(why.into_owned()),
+            Self::Failed(why) => BindOutcome::Failed(why),
         })
-    }
-}
-
-/// Result of an attempt; null if there was no pod to try.
-pub(super) fn attempted(attempted: Option<&Attempted>) -> Value {
-    match attempted {
-        Some(Attempted { pod, outcome, others }) if others.is_empty() => {
-            json!({ "pod": pod.uid, "outcome": outcome })
-        }
-        Some(attempted) => {
-            let member =
-                |(pod, outcome): (&Arc<PodInfo>, &Outcome)| json!({ "pod": pod.uid, "outcome": outcome });
-            attempted.all().map(member).collect()
-        }
-        None => Value::Null,
-    }
-}
-
-/// Recorded form of effects; pods are reduced to their UIDs.
-pub(super) fn effects(effects: &[Effect]) -> Vec<Value> {
-    effects.iter().map(effect).collect()
-}
-
-fn effect(effect: &Effect) -> Value {
-    match effect {
-        Effect::Bind(task) => {
-            let groups: Vec<Vec<usize>> =
-                task.pre_bind.iter().map(|group| group.iter().map(|plugin| plugin.at()).collect()).collect();
-            json!({ "bind": {
-                "pod": task.pod().uid,
-                "node": task.node(),
-                "profile": task.profile.name(),
-                "preBind": groups,
-                "evaluated": task.evaluated,
-                "feasible": task.feasible,
-            } })
-        }
-        Effect::PatchStatus(patch) => {
-            let condition = patch.condition.as_ref().map(
-                |c| json!({ "reason": c.reason, "message": c.message, "lastTransition": c.last_transition }),
-            );
-            json!({ "patchStatus": {
-                "pod": patch.pod.uid,
-                "condition": condition,
-                "nominatedNode": patch.nominated_node.as_ref().map(|node| json!({ "to": node })),
-            } })
-        }
-        Effect::Event(event) => json!({ "event": {
-            "pod": event.pod.uid,
-            "warning": event.warning,
-            "reason": event.reason,
-            "action": event.action,
-            "note": event.note,
-            "reporter": event.reporter,
-        } }),
-        Effect::Evict(task) => json!({ "evict": { "id": EvictionId::of(task), "message": task.message } }),
-        Effect::CallOff(task) => json!({ "callOff": { "pod": task.pod, "why": task.why } }),
-        Effect::Call(task) => json!({ "call": { "pod": task.pod.uid, "calls": task.calls } }),
-        Effect::Group(task) => json!({ "group": { "group": task.group.id.to_string(), "call": task.call } }),
     }
 }

@@ -20,6 +20,7 @@ mod pod_state;
 mod reconfigure;
 mod recording;
 mod releases;
+mod replaying;
 mod retry_times;
 mod volume_binding;
 mod what_if;

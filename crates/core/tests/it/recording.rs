@@ -148,7 +148,7 @@ fn a_changed_line_is_reported_with_its_number() {
         let found = replay(config(false), with_change.join("\n").as_bytes()).unwrap_err();
         assert!(matches!(found, ReplayError::Differs { line, .. } if line == at + 1), "{at}: {found}");
     }
-    assert!(changed > 200);
+    assert!(changed > 100, "{changed}");
 }
 
 #[test]
@@ -161,11 +161,11 @@ fn a_changed_input_is_reported_at_the_first_line_that_differs() {
     let text = String::from_utf8(world.engine.finish().unwrap()).unwrap();
     let text = text.replacen("\"milli_cpu\":1000", "\"milli_cpu\":500", 1);
     let found = replay(config(false), text.as_bytes()).unwrap_err();
-    // The lines are the setup, three inputs (each followed by its effects), and the attempt.
-    assert!(matches!(found, ReplayError::Differs { line: 8, .. }), "{found}");
+    // The lines are the setup, two nodes, a spec, a pod, and the attempt.
+    assert!(matches!(found, ReplayError::Differs { line: 6, .. }), "{found}");
     assert_eq!(
         found.to_string(),
-        "line 8 differs: recorded {\"outcome\":{\"assumed\":{\"evaluated\":2,\"feasible\":2,\"node\":\"a\"}},\"pod\":\"p\"}, \
+        "line 6 (2001-09-09T01:46:40Z, pod default/p) differs: recorded {\"outcome\":{\"assumed\":{\"evaluated\":2,\"feasible\":2,\"node\":\"a\"}},\"pod\":\"p\"}, \
          now {\"outcome\":{\"assumed\":{\"evaluated\":2,\"feasible\":1,\"node\":\"b\"}},\"pod\":\"p\"}"
     );
 }
@@ -202,12 +202,12 @@ fn changes_and_binding_outcomes_are_written_and_read_back() {
         Input::BindFinished { uid: "p".into(), outcome: rejected },
         Input::BindFinished { uid: "p".into(), outcome: BindOutcome::Failed("broken".into()) },
     ];
-    let mut recorder = Recorder::new(config(false), Vec::new());
+    let mut recorder = Recorder::writing(config(false), Vec::new());
     inputs.into_iter().for_each(|input| recorder.handle(input, Timestamp(5)));
     let recording = recorder.finish().unwrap();
     assert_eq!(
         replay(config(false), &*recording).unwrap(),
-        ReplaySummary { lines: 14, attempts: 0, effects: 0 }
+        ReplaySummary { lines: 15, attempts: 0, effects: 0 }
     );
     let text = String::from_utf8(recording).unwrap();
     let short: Vec<&str> = text.lines().filter(|line| line.len() < 70).collect();
@@ -232,7 +232,7 @@ fn a_truncated_recording_is_replayed_up_to_its_end() {
 
 #[test]
 fn a_line_that_no_recording_of_this_engine_contains_is_rejected_with_its_number() {
-    let setup = String::from_utf8(Recorder::new(config(false), Vec::new()).finish().unwrap()).unwrap();
+    let setup = String::from_utf8(Recorder::writing(config(false), Vec::new()).finish().unwrap()).unwrap();
     let gone = r#"{"input":[5,{"evictFinished":[{"preemptor":"p","round":1,"victim":"v"},"gone"]}]}"#;
     for (text, expected) in [
         ("{\"tick\":5}\n".to_owned(), "line 1 cannot be replayed: a recording must begin with"),
@@ -262,7 +262,7 @@ impl Write for Full {
 
 #[test]
 fn pods_are_scheduled_even_if_the_recording_cannot_be_written() {
-    let mut recorder = Recorder::new(config(false), Full(400));
+    let mut recorder = Recorder::writing(config(false), Full(400));
     recorder.handle(Input::Node(node("a", 1000)), Timestamp(1));
     recorder.handle(Input::Pod(world::with_priority(pod("p", 1), 2)), Timestamp(2));
     assert!(recorder.schedule_one(Timestamp(3)).is_some());

@@ -38,7 +38,7 @@ fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
     let (out, effects) = channel(64);
     let (notify, synced) = oneshot::channel();
     let (metrics, health, traces) = Default::default();
-    let sinks = EngineSinks { metrics, health, synced: notify, traces, raw: None };
+    let sinks = EngineSinks { metrics, health, synced: notify, traces, raw: None, recording: None };
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let end = {
         let _entered = runtime.enter();

@@ -221,6 +221,7 @@ fn driver(server: &FakeServer, election: LeaderElection) -> Driver {
         traces: Traces::default(),
         extenders: None,
         reload: Reload::default(),
+        recording: None,
     }
 }
 

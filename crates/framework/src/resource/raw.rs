@@ -26,7 +26,23 @@ pub enum RawContent {
     /// JSON.
     Json(Str),
     /// Protobuf, without an envelope.
-    Protobuf(Box<[u8]>),
+    Protobuf(#[serde(with = "text")] Box<[u8]>),
+}
+
+/// Bytes as a text whose characters have the values of the bytes. Most of an object in protobuf is ASCII, which stays
+/// as it is, so the text is short and can be compressed well.
+mod text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        bytes.iter().map(|byte| char::from(*byte)).collect::<String>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Box<[u8]>, D::Error> {
+        let text = String::deserialize(from)?;
+        let byte = |char| u8::try_from(char).map_err(|_| D::Error::custom("a character is not a byte"));
+        text.chars().map(byte).collect()
+    }
 }
 
 impl RawObject {
@@ -92,4 +108,20 @@ fn tracked<'a, T: Deserialize<'a>, D: Deserializer<'a, Error = serde_json::Error
 
 fn without_position(problem: &str) -> &str {
     &problem[..problem.rfind(" at line ").unwrap_or(problem.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protobuf_is_written_as_a_text_and_read_back() {
+        let bytes: Box<[u8]> = (0..=255).collect();
+        let written = serde_json::to_string(&RawContent::Protobuf(bytes.clone())).unwrap();
+        assert!(written.contains("ABC"), "{written}");
+        let read: RawContent = serde_json::from_str(&written).unwrap();
+        assert_eq!(read, RawContent::Protobuf(bytes));
+        let wrong = serde_json::from_str::<RawContent>(r#"{"protobuf":"€"}"#).unwrap_err().to_string();
+        assert!(wrong.starts_with("a character is not a byte"), "{wrong}");
+    }
 }

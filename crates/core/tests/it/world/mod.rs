@@ -12,7 +12,7 @@ use harbormaster_api::{
 };
 use harbormaster_core::{
     Attempted, BindOutcome, BindTask, Effect, EngineConfig, EvictOutcome, EvictTask, Input,
-    recording::Recorder,
+    recording::{Lines, Recorder},
 };
 use harbormaster_framework::{
     api_call::{Api, ObjectPath},
@@ -27,7 +27,7 @@ use serde_json::Value;
 
 /// An engine and its host.
 pub(crate) struct World {
-    pub(crate) engine: Recorder<Vec<u8>>,
+    pub(crate) engine: Recorder<Lines<Vec<u8>>>,
     pub(crate) now: Timestamp,
     effects: Vec<Effect>,
     pods: Vec<Pod>,
@@ -89,7 +89,7 @@ impl World {
 
     pub(crate) fn with(config: EngineConfig) -> Self {
         let now = Timestamp::from_secs(1_000_000_000);
-        Self { engine: Recorder::new(config, Vec::new()), now, effects: Vec::new(), pods: Vec::new() }
+        Self { engine: Recorder::writing(config, Vec::new()), now, effects: Vec::new(), pods: Vec::new() }
     }
 
     pub(crate) fn input(&mut self, input: Input) {
