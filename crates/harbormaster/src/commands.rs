@@ -2,12 +2,13 @@
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
 //! cluster), [`dump`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
-//! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `lint` (mistakes in a
-//! configuration), `table`, `alike` and `layout` (how results are shown), [`generate`] (completions, manual pages and
-//! the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what the flags mean under a release of
-//! Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to the configuration file),
-//! [`secure_port`] (health, metrics and configuration), [`metric_limits`] (metrics and labels that are not shown). If a
-//! program is called as `kube-scheduler` (through a symbolic link), it behaves as if the `run` command were given.
+//! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `replay` with [`origin`]
+//! (recordings), `lint` (mistakes in a configuration), `table`, `alike` and `layout` (how results are shown),
+//! [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what
+//! the flags mean under a release of Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to
+//! the configuration file), [`secure_port`] (health, metrics and configuration), [`metric_limits`] (metrics and labels
+//! that are not shown). If a program is called as `kube-scheduler` (through a symbolic link), it behaves as if the
+//! `run` command were given.
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;
@@ -30,7 +31,10 @@ mod log_output;
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod manifest_files;
 mod metric_limits;
+mod origin;
 mod reload;
+#[cfg(feature = "simulate")]
+mod replay;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
@@ -86,7 +90,7 @@ pub(crate) enum CommandError {
     /// `--exit-code` is set, and a pod is unschedulable or was preempted.
     #[cfg(any(feature = "sandbox", feature = "simulate"))]
     Unschedulable,
-    /// `lint` has warnings.
+    /// `lint` has warnings, or `replay` has differences.
     #[cfg(feature = "simulate")]
     Warnings,
 }
@@ -155,6 +159,8 @@ impl Program {
             #[cfg(feature = "simulate")]
             Some(("lint", matches)) => with(matches, |options| lint::main(self, &options)),
             #[cfg(feature = "simulate")]
+            Some(("replay", matches)) => with(matches, |options| replay::main(self, &options)),
+            #[cfg(feature = "simulate")]
             Some(("why", matches)) => with(matches, |options| why::main(self, &options)),
             Some(("dump", matches)) => with(matches, |options| dump::main(self, &options)),
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
@@ -191,6 +197,8 @@ impl Program {
                 drain_plan::command(),
                 #[cfg(feature = "simulate")]
                 lint::command(),
+                #[cfg(feature = "simulate")]
+                replay::command(),
                 dump::command(),
                 generate::command(),
             ])

@@ -150,6 +150,9 @@ flags! {
     }
     Harbormaster {
         parity: bool = false, "parity", "Decide exactly as kube-scheduler does with parallelism 1: same node order, same sampling, same tie-breaking. Without this flag, every feasible node is scored";
+        record: String = "", "record", "Record inputs, configuration and decisions in this directory, for the command replay";
+        record_max_size: Quantity = Quantity::from_binary_units(256 << 20), "record-max-size", "Maximum size of all files of the recording; the oldest ones are deleted [default]";
+        record_max_age: GoDuration = seconds(24 * 3600), "record-max-age", "Age after which a file of the recording is deleted [default]";
     }
     SecureServing {
         bind_address: String = "0.0.0.0", "bind-address", "The address on which to listen for the secure port";

@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::{
     files,
     flags::Flags,
+    origin,
     settings::{self, Settings},
 };
 use crate::scheduler;
@@ -185,7 +186,8 @@ impl Follower {
     fn setup(&self, text: &str) -> Result<Setup, String> {
         let source = Source { name: self.source.name.clone(), text: text.to_owned() };
         let config = settings::configured(&self.given, &self.choices, Some(&source))?;
-        let setup = Setup::of(config, &self.choices).map_err(|errors| errors.to_string())?;
+        let mut setup = Setup::of(config, &self.choices).map_err(|errors| errors.to_string())?;
+        origin::record(&mut setup, &self.choices);
         let wrong = ConfigErrors::from(needs_restart(&self.config, &setup.config));
         wrong.into_result().map_err(|errors| errors.to_string())?;
         Ok(setup)

@@ -8,11 +8,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use harbormaster_api::Release;
 use harbormaster_driver::{
-    Clients, Console, DriverConfig, ExitReason, Health, LeaderElection, Reload, Traces,
+    Clients, Console, DriverConfig, ExitReason, Health, LeaderElection, RecordingConfig, Reload, Traces,
 };
 use harbormaster_port::{Check, Options, Port, pages::SetVerbosity};
 use harbormaster_yaml::Source;
@@ -28,6 +29,11 @@ use super::{
     settings::{self, Candidates, Settings},
 };
 use crate::scheduler;
+
+/// Minimum of `--record-max-size`.
+const SMALLEST_RECORDING: u64 = 1 << 20;
+/// Minimum of `--record-max-age`.
+const SHORTEST_RECORDING: Duration = Duration::from_secs(60);
 
 /// Runs a scheduler until it stops, unless a flag asks only for the help, the version or the configuration. `name` is
 /// the name by which the user called the command.
@@ -92,6 +98,7 @@ fn print_version(program: &Program, name: &str, form: VersionRequest) -> Command
 fn run(program: &Program, given: &Flags, level: &log::Threshold) -> Result<(), String> {
     warn_of_flags(given);
     let port = secure_port::options(given)?;
+    let recording = recording(given)?;
     let source = given.config.given().map(|path| files::read(path)).transpose()?;
     let settings = |release| Settings::of(program.choices(), given, source.as_ref(), release);
     if let Some(path) = given.write_config_to.given() {
@@ -102,7 +109,23 @@ fn run(program: &Program, given: &Flags, level: &log::Threshold) -> Result<(), S
         .enable_all()
         .build()
         .map_err(|e| format!("starting the runtime: {e}"))?;
-    runtime.block_on(schedule(given, source, candidates, port, level))
+    runtime.block_on(schedule(given, source, candidates, (port, recording), level))
+}
+
+/// Returns the place and the size of the recording, if there is to be one.
+fn recording(given: &Flags) -> Result<Option<RecordingConfig>, String> {
+    let Some(directory) = given.record.given().filter(|directory| !directory.is_empty()) else {
+        return Ok(None);
+    };
+    let size = given.record_max_size.get();
+    let max_size = u64::try_from(size.value()).ok().filter(|size| *size >= SMALLEST_RECORDING);
+    let max_size =
+        max_size.ok_or_else(|| format!("--record-max-size={size}: a recording needs at least 1Mi"))?;
+    let (age, max_age) = (given.record_max_age.get(), given.record_max_age.get().to_std());
+    if max_age < SHORTEST_RECORDING {
+        return Err(format!("--record-max-age={age}: a recording needs at least 1m0s"));
+    }
+    Ok(Some(RecordingConfig { directory: directory.into(), max_size, max_age }))
 }
 
 fn write_config(path: &Path, settings: &Settings, given: &Flags) -> Result<(), String> {
@@ -126,7 +149,7 @@ async fn schedule(
     given: &Flags,
     source: Option<Source>,
     candidates: Candidates,
-    port: Option<Options>,
+    (port, recording): (Option<Options>, Option<RecordingConfig>),
     level: &log::Threshold,
 ) -> Result<(), String> {
     let signals = Signals::new().map_err(|e| format!("listening for signals: {e}"))?;
@@ -174,6 +197,7 @@ async fn schedule(
         console,
         traces: traces.clone(),
         reload,
+        recording,
         ..DriverConfig::default()
     };
     let ended = harbormaster_driver::run(clients, driver, settings.setup.engine, shutdown).await;

@@ -14,7 +14,7 @@ use harbormaster_yaml::Source;
 use super::{
     COMMIT, VERSION,
     flags::{Flag, FlagType, Flags},
-    metric_limits,
+    metric_limits, origin,
     server_version::server_version,
 };
 use crate::scheduler;
@@ -46,6 +46,7 @@ impl Settings {
         let limits = metric_limits::limits(given, emulation.release())?;
         let config = configured(given, &choices, source)?;
         let mut setup = Setup::of(config, &choices).map_err(|e| e.to_string())?;
+        origin::record(&mut setup, &choices);
         setup.engine.notes = Notes::at(i64::from(*given.v.get()));
         let election = scheduler::election(&setup.config, &choices.features).map_err(|e| e.to_string())?;
         Ok(Self { emulation, gates, limits, choices, setup, election })

@@ -24,6 +24,7 @@ mod e2e_preemption;
 mod e2e_preemption_pair;
 mod e2e_release;
 mod e2e_reload;
+mod e2e_replay;
 mod e2e_replicas;
 mod e2e_secure_port;
 mod e2e_silence;

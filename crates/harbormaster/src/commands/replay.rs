@@ -1,0 +1,286 @@
+//! The `replay` command.
+
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
+
+use clap::{Args, Command};
+use harbormaster_api::Timestamp;
+use harbormaster_core::{
+    PodState,
+    recording::{Comparison, Mode, Moved, Progress, ReplaySummary, Replayer},
+};
+use harbormaster_driver::recording::files::{self as recordings, Lines, Run};
+use harbormaster_yaml::Source;
+use serde::Serialize;
+
+use super::{
+    CommandError, CommandResult, Program,
+    cluster::Output,
+    files,
+    layout::{Style, Table},
+    origin, why_running,
+};
+
+const NOTES: &str = "A recording that begins with the scheduler's start and has no gap is replayed exactly: every decision, event \
+     and condition must be the same, and the first difference is shown. What comes after a gap, or is left of a recording whose \
+     beginning has been deleted, begins with the objects of that moment; there, and with --config, only the nodes and evictions \
+     of pods are compared. The cluster remains the recorded one: after each decision, the pod is where it really was.\n\n\
+     Exit codes: 0 the same decisions; 1 any error; 2 other decisions.";
+
+/// Arguments of `replay`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Directory of the recording: the value of --record
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// End the replay at this time (RFC 3339, such as 2026-01-31T08:30:00Z)
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Show the state of this pod at the end of the replay, as `why --from` does for a running scheduler:
+    /// NAMESPACE/NAME, or NAME in the namespace default
+    #[arg(long, value_name = "POD", conflicts_with = "config")]
+    why: Option<String>,
+    /// Decide with another KubeSchedulerConfiguration, and show the pods that it treats differently
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+pub(crate) fn command() -> Command {
+    // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
+    Options::augment_args(Command::new("replay"))
+        .about("Decide again what a running scheduler has recorded, and show differences")
+        .after_help(NOTES)
+}
+
+pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
+    let fail = |error: String| {
+        eprintln!("error: {error}");
+        CommandError::Error
+    };
+    let until = options.until.as_deref().map(|text| {
+        Timestamp::parse(text)
+            .map_err(|e| format!("--until {text:?}: expected a time such as 2026-01-31T08:30:00Z: {e}"))
+    });
+    let until = until.transpose().map_err(fail)?;
+    let other = options.config.as_deref().map(files::read).transpose().map_err(fail)?;
+    let directory = options.directory.display();
+    let runs = recordings::runs(&options.directory).map_err(|e| fail(format!("{directory}: {e}")))?;
+    if runs.is_empty() {
+        return Err(fail(format!("{directory}: no file is named recording-….jsonl.zst")));
+    }
+    let mut replay = Replay {
+        program,
+        other: other.as_ref(),
+        until,
+        why: options.why.as_deref(),
+        parts: Vec::new(),
+        told: None,
+    };
+    for run in &runs {
+        replay.run(run).map_err(fail)?;
+    }
+    replay.print(options).map_err(fail)?;
+    match replay
+        .parts
+        .iter()
+        .all(|part| part.difference.is_none() && part.comparison.iter().all(Comparison::is_equal))
+    {
+        true => Ok(()),
+        false => Err(CommandError::Warnings),
+    }
+}
+
+/// A part of a recording that is replayed by one engine: files without a gap.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    /// Start of the scheduler, and the ID of its process.
+    run: String,
+    /// Number of files.
+    files: usize,
+    /// Time of the last call, if there is one.
+    until: Option<String>,
+    lines: usize,
+    attempts: usize,
+    effects: usize,
+    /// True if every result has to be the same.
+    exact: bool,
+    /// The first difference of an exact replay, with its file and line.
+    difference: Option<String>,
+    /// The compared decisions of a replay that is not exact.
+    comparison: Option<Comparison>,
+    /// Number of calls that are missing after this part.
+    lost: Option<u64>,
+    /// File whose end is missing.
+    incomplete: Option<String>,
+}
+
+/// A replay of all recordings in a directory.
+struct Replay<'a> {
+    program: &'a Program,
+    other: Option<&'a Source>,
+    until: Option<Timestamp>,
+    why: Option<&'a str>,
+    parts: Vec<Part>,
+    /// State of the pod at the end of the last part; `None` in it if the pod is not waiting then.
+    told: Option<Option<PodState>>,
+}
+
+impl Replay<'_> {
+    /// Replays what one process has recorded.
+    fn run(&mut self, run: &Run) -> Result<(), String> {
+        let mut files = run.files.iter().peekable();
+        while let Some((number, first)) = files.next() {
+            let exact = *number == 1 && self.other.is_none();
+            let mode = if exact { Mode::Exact } else { Mode::Compare };
+            let (program, other) = (self.program, self.other);
+            let configure = |origin: Option<&_>| origin::build(origin, &program.plugins, other);
+            let mut replayer = Replayer::new(Box::new(configure), mode, self.until);
+            let mut part = Part { run: run.name.clone(), exact, ..Part::default() };
+            let (mut number, mut path) = (*number, first);
+            loop {
+                part.files += 1;
+                let is_over = play(&mut replayer, path, &mut part)?;
+                let follows = files.peek().filter(|(next, _)| *next == number + 1);
+                let Some((next, next_path)) = follows.filter(|_| !is_over && part.incomplete.is_none())
+                else {
+                    break;
+                };
+                (number, path) = (*next, next_path);
+                files.next();
+            }
+            let has_begun = replayer.now() != Timestamp::default();
+            if let (Some(pod), Some(engine), true) = (self.why, replayer.engine(), has_begun) {
+                let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+                self.told = Some(engine.pod_state(namespace, name));
+            }
+            if !has_begun && part.incomplete.is_none() {
+                continue;
+            }
+            let ReplaySummary { lines, attempts, effects } = replayer.summary();
+            let comparison = (!exact).then(|| replayer.comparison());
+            let until = has_begun.then(|| replayer.now().to_rfc3339_micro());
+            self.parts.push(Part { lines, attempts, effects, comparison, until, ..part });
+        }
+        Ok(())
+    }
+
+    fn print(&self, options: &Options) -> Result<(), String> {
+        let style = Style::of_stdout();
+        let text = match (&self.told, options.why.as_deref(), options.output) {
+            (Some(None), Some(pod), _) | (None, Some(pod), _) => {
+                return Err(format!("pod {pod} does not wait for a node or its binding at this time"));
+            }
+            (Some(Some(told)), _, Output::Json) => pretty(told)?,
+            (Some(Some(told)), _, Output::Table) => {
+                let told = serde_json::to_value(told).map_err(|e| e.to_string())?;
+                why_running::render(&told, style)
+            }
+            (_, None, Output::Json) => pretty(&self.parts)?,
+            (_, None, Output::Table) => self.parts.iter().map(|part| part.render(style)).collect(),
+        };
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            // A reader that closes the pipe is not an error.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(format!("standard output: {error}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn pretty(value: &impl Serialize) -> Result<String, String> {
+    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|e| e.to_string())
+}
+
+/// Replays a file. Returns true if the part is over.
+fn play(replayer: &mut Replayer<'_>, path: &std::path::Path, part: &mut Part) -> Result<bool, String> {
+    let name = path.display();
+    let mut lines = Lines::open(path).map_err(|e| format!("{name}: {e}"))?;
+    replayer.begin_file();
+    let mut line = String::new();
+    for number in 1.. {
+        let is_whole = lines.next(&mut line).map_err(|e| format!("{name}: line {number}: {e}"))?;
+        if !is_whole {
+            if !line.is_empty() || !lines.is_complete() {
+                part.incomplete = Some(name.to_string());
+            }
+            return Ok(false);
+        }
+        match replayer.play(&line) {
+            Ok(Progress::Played) => {}
+            Ok(Progress::Gap(lost)) => {
+                part.lost = Some(lost);
+                return Ok(true);
+            }
+            Ok(Progress::Over) => return Ok(true),
+            Err(error) if error.is_difference() => {
+                part.difference = Some(format!("{name}: {error}"));
+                return Ok(true);
+            }
+            Err(error) => return Err(format!("{name}: {error}")),
+        }
+    }
+    Ok(true)
+}
+
+impl Part {
+    fn render(&self, style: Style) -> String {
+        let Self { run, files, until, attempts, effects, .. } = self;
+        let number =
+            |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+        let (files, attempts, effects) =
+            (number(*files, "file"), number(*attempts, "attempt"), number(*effects, "effect"));
+        let until = until.as_deref().map(|until| format!(" until {until}")).unwrap_or_default();
+        let mut text = format!("{run}{until}: {files}, {attempts}, {effects}\n");
+        text += &match (&self.difference, &self.comparison) {
+            (Some(difference), _) => format!("  differs: {difference}\n"),
+            (None, Some(comparison)) => compared(comparison, style),
+            (None, None) => "  bit-exact: everything was decided as recorded\n".to_owned(),
+        };
+        if let Some(lost) = self.lost {
+            text += &format!("  then a gap: {lost} calls could not be written\n");
+        }
+        if let Some(file) = &self.incomplete {
+            text +=
+                &format!("  the end of {file} is missing: the scheduler still writes it, or was killed\n");
+        }
+        text
+    }
+}
+
+fn compared(comparison: &Comparison, style: Style) -> String {
+    let Comparison { same, elsewhere, waiting, only_now, other_victims } = comparison;
+    let mut text = format!(
+        "  compared: {same} pods on the same node, {} elsewhere, {} still waiting, {} only now on a node, {} with other \
+         evictions\n",
+        elsewhere.len(),
+        waiting.len(),
+        only_now.len(),
+        other_victims.len()
+    );
+    let moved: Vec<&Moved> = elsewhere.iter().chain(waiting).chain(only_now).collect();
+    if !moved.is_empty() {
+        let mut table = Table::new(["TIME", "POD", "RECORDED", "NOW"]);
+        for Moved { pod, at, recorded, now } in moved {
+            let node = |node: &Option<String>| node.clone().unwrap_or_else(|| "-".to_owned());
+            table.add([at.clone().into(), pod.clone().into(), node(recorded).into(), node(now).into()]);
+        }
+        text += &table.render(style);
+    }
+    if !other_victims.is_empty() {
+        let mut table = Table::new(["PREEMPTOR", "EVICTED ONLY IN THE RECORDING", "EVICTED ONLY NOW"]);
+        for one in other_victims {
+            let (recorded, now) = (one.only_recorded.join(", "), one.only_now.join(", "));
+            table.add([one.preemptor.clone().into(), recorded.into(), now.into()]);
+        }
+        text += &table.render(style);
+    }
+    text
+}
