@@ -29,7 +29,6 @@ pub(super) const OLDEST_FORMAT: u32 = 7;
 /// A line: the engine's settings, a call to the engine, or the results of a call.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::large_enum_variant, reason = "few are alive at a time")]
 pub(super) enum Line {
     /// Number of the file, 1 if the engine starts with it, and the engine's settings. Always the first line of a file.
     Setup(u64, Setup),

@@ -201,7 +201,7 @@ impl<'a> Replayer<'a> {
         };
         match format {
             OLDEST_FORMAT..=FORMAT => Ok(()),
-            FORMAT.. => Err(self.refused(format!(
+            newer if newer > FORMAT => Err(self.refused(format!(
                 "the recording has format {format}, and this program reads formats up to {FORMAT}: use a newer program"
             ))),
             _ => Err(self.refused(format!(
@@ -281,7 +281,7 @@ impl<'a> Replayer<'a> {
             Line::Tick(at) => self.live()?.tick(at),
             Line::Extenders(exchanges) => self.extenders.add(exchanges),
             Line::Attempt(times, recorded) if self.mode == Mode::Exact => {
-                self.attempt(&times, recorded.value())?
+                self.attempt(&times, recorded.value())?;
             }
             Line::Attempt(times, _) => self.attempt_freely(&times)?,
             Line::Reconfigure(at, setup) => {

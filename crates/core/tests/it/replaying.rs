@@ -36,11 +36,11 @@ impl Moody {
 impl ExtenderClient for Moody {
     fn filter(&self, _: usize, _: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
         let asked = self.next();
-        if asked % 7 == 0 {
+        if asked.is_multiple_of(7) {
             return Err("the extender is out of order".to_owned());
         }
         let (failed, fit): (Vec<_>, Vec<_>) =
-            nodes.iter().enumerate().partition(|(at, _)| (at + asked) % 3 == 0);
+            nodes.iter().enumerate().partition(|(at, _)| (at + asked).is_multiple_of(3));
         let nodes = fit.into_iter().map(|(_, node)| node.clone()).collect();
         let failed = failed.into_iter().map(|(_, node)| (node.clone(), "not now".to_owned())).collect();
         Ok(Filtered { nodes, failed, ..Filtered::default() })

@@ -29,8 +29,8 @@ pub enum RawContent {
     Protobuf(#[serde(with = "text")] Box<[u8]>),
 }
 
-/// Bytes as a text whose characters have the values of the bytes. Most of an object in protobuf is ASCII, which stays as it
-/// is, so the text is short and can be compressed well.
+/// Bytes as a text whose characters have the values of the bytes. Most of an object in protobuf is ASCII, which stays
+/// as it is, so the text is short and can be compressed well.
 mod text {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
