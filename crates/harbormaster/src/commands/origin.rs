@@ -117,7 +117,8 @@ impl Origin {
     }
 }
 
-#[cfg(all(test, feature = "simulate"))]
+#[cfg(test)]
+#[cfg(feature = "simulate")]
 mod tests {
     use super::*;
 
