@@ -6,10 +6,10 @@
 //!
 //! | request | time | detected by |
 //! |---|---|---|
-//! | watch over HTTP/2 | 25 s | pings of the connection ([`crate::network`]) |
+//! | any over HTTP/2 | 25 s | pings of the connection ([`crate::network`]) |
 //! | watch over HTTP/1.1 | 35 s | the watch's requested timeout, which the caller must set |
 //! | request for a new watch | 15 s | its time limit, which the caller must set |
-//! | other request | 30 s ([`REQUEST_LIMIT`](crate::client::REQUEST_LIMIT)), or 5 s after a watch is found dead | its time limit |
+//! | other request over HTTP/1.1 | 30 s ([`REQUEST_LIMIT`](crate::client::REQUEST_LIMIT)), or 5 s after a watch is found dead | its time limit |
 //! | new connection | 10 s | the limit for connecting ([`crate::network`]) |
 //!
 //! Callers retry a request with an unknown outcome if the request may be repeated. If new connections succeed, a pod is

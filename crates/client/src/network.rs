@@ -134,7 +134,8 @@ impl Pool {
 struct Dialer {
     /// Connects over HTTP/2 if the server supports it. Such a connection can be pinged, and carries all watches and
     /// requests, so several messages can be sent and received at once. A request that comes alone costs a little more
-    /// than over HTTP/1.1.
+    /// than over HTTP/1.1. An API server answers 100 requests of a connection at the same time, watches included; others
+    /// wait.
     connector: Connector,
     /// Maximum number of idle connections over HTTP/1.1.
     idle_connections: usize,
