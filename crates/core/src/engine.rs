@@ -64,7 +64,7 @@ pub struct EngineConfig {
     pub meter: Option<Arc<dyn Meter>>,
     /// Webhooks that take part in decisions. The host supplies [the client](Extenders::with_client).
     pub extenders: Extenders,
-    /// What the host needs to build this configuration again, in a form of its own. Recordings contain it.
+    /// Description from which the host can build this configuration again, in a form of its own. Recordings contain it.
     pub origin: Option<Arc<Value>>,
 }
 
