@@ -334,7 +334,11 @@ fn shapes() -> Vec<Shape> {
         Shape { name: "QOSSort", profile: || sorts("QOSSort"), objects: nothing, change: plain },
         Shape {
             name: "Coscheduling",
-            profile: || everywhere("Coscheduling", json!({})),
+            profile: || {
+                let mut profile = everywhere("Coscheduling", json!({}));
+                profile["plugins"]["queueSort"] = sorts("Coscheduling")["plugins"]["queueSort"].take();
+                profile
+            },
             objects: groups,
             change: |at, pod, _| {
                 let group = format!("g{}", at / 8);
