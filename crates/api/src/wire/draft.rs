@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{
     DecodeError, Decoder, Encoded,
-    known_specs::SplitSpec,
+    known_specs::{NODE_NAME, SPEC, SplitSpec},
     meta::Metadata,
     node::WireNode,
     object::{self, ByExpressions, ByMap},
@@ -156,7 +156,7 @@ impl<'a> PodDraft<'a> {
     pub fn is_bound(&self) -> bool {
         let node = match &self.0.state {
             State::Read(wire) => wire.node_name(),
-            State::Unread(bytes) => protobuf::text_at(bytes, &[2, 10]),
+            State::Unread(bytes) => protobuf::text_at(bytes, &[SPEC, NODE_NAME]),
         };
         !node.is_empty()
     }

@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 use crate::{PodSpec, protobuf::Occurrence};
 
 /// Number of the field `spec` of a pod.
-const SPEC: u64 = 2;
+pub(super) const SPEC: u64 = 2;
 /// Number of the field `nodeName` of a spec.
-const NODE_NAME: u64 = 10;
+pub(super) const NODE_NAME: u64 = 10;
 /// Number of specs in a generation. Specs that have not been used for one or two generations are forgotten.
 const GENERATION: usize = 1024;
 

@@ -103,8 +103,11 @@ impl Ring {
 
     /// Ends the last file.
     pub(super) fn end(mut self) {
-        let ended = self.file.take().map_or(Ok(()), |file| file.finish().map(drop));
-        ended.unwrap_or_else(|error| self.report(&error));
+        self.end_file().unwrap_or_else(|error| self.report(&error));
+    }
+
+    fn end_file(&mut self) -> io::Result<()> {
+        self.file.take().map_or(Ok(()), |file| file.finish().map(drop))
     }
 
     pub(super) fn take(&mut self, batch: Batch) {
@@ -178,8 +181,7 @@ impl Ring {
 
     /// Ends the file and begins the next one with all objects.
     fn begin_file(&mut self) {
-        let ended = self.file.take().map_or(Ok(()), |file| file.finish().map(drop));
-        if let Err(error) = ended {
+        if let Err(error) = self.end_file() {
             self.fail(&error);
             return;
         }

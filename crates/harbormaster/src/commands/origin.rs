@@ -15,19 +15,10 @@ use harbormaster_yaml::Source;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::VERSION;
+use super::{VERSION, reload::TAKEN_OVER};
 
-/// Fields of the configuration that are recorded.
-const FIELDS: [&str; 8] = [
-    "apiVersion",
-    "kind",
-    "extenders",
-    "parallelism",
-    "percentageOfNodesToScore",
-    "podInitialBackoffSeconds",
-    "podMaxBackoffSeconds",
-    "profiles",
-];
+/// Fields of the configuration that are recorded, in addition to those that the engine uses.
+const TYPE: [&str; 2] = ["apiVersion", "kind"];
 /// Fields of an extender that are not recorded: they may contain keys.
 const SECRET: &str = "tlsConfig";
 
@@ -52,7 +43,7 @@ pub(super) fn record(setup: &mut Setup, choices: &Choices) {
     let release = choices.features.release();
     let mut config = setup.config.to_value(release);
     if let Value::Object(fields) = &mut config {
-        fields.retain(|name, _| FIELDS.contains(&name.as_str()));
+        fields.retain(|name, _| TYPE.iter().chain(&TAKEN_OVER).any(|field| field == name));
         let extenders = fields.get_mut("extenders").and_then(Value::as_array_mut);
         extenders.into_iter().flatten().filter_map(Value::as_object_mut).for_each(without_secrets);
     }

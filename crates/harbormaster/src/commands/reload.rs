@@ -29,8 +29,8 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Time for which new content must stay the same before it is used.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Fields that can be reloaded. A change to any other field needs a restart.
-const TAKEN_OVER: [&str; 6] = [
+/// Fields that the engine uses. They can be reloaded; a change to any other field needs a restart.
+pub(super) const TAKEN_OVER: [&str; 6] = [
     "extenders",
     "parallelism",
     "percentageOfNodesToScore",
