@@ -1,10 +1,65 @@
-//! Reads response bodies of limited size, whose length may not be known in advance.
+//! Bodies of requests, and reading of response bodies of limited size, whose length may not be known in advance.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
+use tower::BoxError;
 
-use crate::{client::ResponseBody, error::error_chain};
+use crate::{client::ResponseBody, error::error_chain, gate::WriteGate};
+
+/// Body of a request, which is sent as one piece.
+///
+/// A body with a gate fails if the gate is closed when the body is about to be sent. Without its body, the request has no
+/// effect.
+#[derive(Clone, Debug, Default)]
+pub struct RequestBody {
+    data: Option<Bytes>,
+    gate: Option<Arc<dyn WriteGate>>,
+}
+
+impl RequestBody {
+    /// Returns the same body, which is sent only while `gate` is open.
+    #[must_use]
+    pub(crate) fn behind(self, gate: Option<Arc<dyn WriteGate>>) -> Self {
+        Self { gate, ..self }
+    }
+}
+
+impl From<Bytes> for RequestBody {
+    fn from(data: Bytes) -> Self {
+        Self { data: (!data.is_empty()).then_some(data), gate: None }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let closed = self.gate.as_ref().filter(|gate| !gate.is_open());
+        if let Some(gate) = closed {
+            return Poll::Ready(Some(Err(gate.reason().into())));
+        }
+        Poll::Ready(self.data.take().map(|data| Ok(Frame::data(data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
+    }
+}
 
 /// Reads a body of at most `largest` bytes. Stops reading a longer body at the limit, or reads none of it if its length
 /// is known in advance.
@@ -64,23 +119,54 @@ impl BlockBuffer {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        pin::Pin,
-        sync::{
-            Arc,
-            atomic::{AtomicUsize, Ordering},
-        },
-        task::{Context, Poll},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures_util::{StreamExt, stream};
-    use http_body::{Frame, SizeHint};
+    use http::Request;
     use http_body_util::StreamBody;
-    use tower::BoxError;
+    use tokio::{io::AsyncReadExt, net::TcpListener};
 
     use super::*;
+    use crate::{
+        network::{Pool, connector},
+        tls::TlsOptions,
+    };
 
     const PIECE: usize = 100_000;
+
+    #[derive(Debug)]
+    struct Closed;
+
+    impl WriteGate for Closed {
+        fn is_open(&self) -> bool {
+            false
+        }
+
+        fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+            Box::pin(std::future::ready(()))
+        }
+
+        fn reason(&self) -> &'static str {
+            "closed"
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_request_behind_a_closed_gate_nothing_is_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/x", listener.local_addr().unwrap());
+        let tls = TlsOptions { insecure: true, ..TlsOptions::default() }.client_config().unwrap();
+        let pool = Pool::new(connector(tls, None, false));
+        let body = RequestBody::from(Bytes::from_static(b"{}")).behind(Some(Arc::new(Closed)));
+        let (sent, received) =
+            tokio::join!(pool.request(Request::post(address).body(body).unwrap()), async {
+                let mut received = Vec::new();
+                listener.accept().await.unwrap().0.read_to_end(&mut received).await.unwrap();
+                received
+            });
+        assert!(error_chain(&*sent.unwrap_err()).ends_with("closed"));
+        assert_eq!(received, b"");
+    }
 
     /// Returns a chunked reply and the number of its pieces that have been read.
     fn chunked(pieces: usize) -> (ResponseBody, Arc<AtomicUsize>) {

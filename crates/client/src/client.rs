@@ -8,11 +8,12 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use harbormaster_api::protobuf;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::time::sleep;
 use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
+    body::RequestBody,
     connections::{ConnectionSet, Connections},
     error::{ApiError, Refusal},
     gate::WriteGate,
@@ -21,8 +22,6 @@ use crate::{
     reachability::Reachability,
 };
 
-/// Body of a request.
-pub type RequestBody = Full<Bytes>;
 /// Body of a response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Service that answers requests: the network or, in tests, a function.
@@ -306,6 +305,7 @@ impl ApiClient {
         let size = body.len();
         let mut request = request(method, path, body)?;
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let request = request.map(|body| body.behind(self.gate.clone()));
         self.traced(request, |request| self.write(request, path, size)).await
     }
 
@@ -462,7 +462,7 @@ fn request(method: Method, path: &str, body: Bytes) -> Result<Request<RequestBod
     Request::builder()
         .method(method)
         .uri(path)
-        .body(Full::new(body))
+        .body(body.into())
         .map_err(|e| ApiError::Unreachable(format!("{path}: {e}")))
 }
 

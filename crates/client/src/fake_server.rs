@@ -13,7 +13,10 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody};
 use tower::BoxError;
 
-use crate::client::{ApiClient, RequestBody, ResponseBody};
+use crate::{
+    body::RequestBody,
+    client::{ApiClient, ResponseBody},
+};
 
 /// A request that a [`FakeServer`] received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +103,7 @@ impl FakeServer {
                 .ok_or_else(|| refused_connection().into());
         }
         let (head, body) = request.into_parts();
-        let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
+        let body = body.collect().await?.to_bytes();
         let header = |name| {
             let value = head.headers.get(name).and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()

@@ -20,7 +20,8 @@ use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{
     access::ServerAccess,
-    client::{ApiClient, RequestBody, ResponseBody, Route},
+    body::RequestBody,
+    client::{ApiClient, ResponseBody, Route},
     config::ClientError,
     credentials::{Authorizer, CredentialsError},
     tls::{TlsError, TlsOptions},

@@ -5,7 +5,7 @@ use std::{sync::OnceLock, time::Duration};
 use harbormaster_api::Timestamp;
 use harbormaster_client::{
     ApiClient, TlsOptions,
-    body::whole,
+    body::{RequestBody, whole},
     error_chain,
     network::{Pool, connector},
 };
@@ -15,7 +15,6 @@ use harbormaster_framework::{
     plugin::BoxFuture,
 };
 use http::{Request, StatusCode, Uri, header};
-use http_body_util::Full;
 use tokio::time::timeout;
 
 use crate::{clock::system_time, live_api::failure};
@@ -63,7 +62,7 @@ impl LiveWeb {
         if let Some(token) = &request.bearer_token {
             get = get.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let get = get.body(Full::default()).map_err(|error| no_answer(error.to_string()))?;
+        let get = get.body(RequestBody::default()).map_err(|error| no_answer(error.to_string()))?;
         let reply = pool.request(get).await.map_err(|error| no_answer(error_chain(&*error)))?;
         if reply.status() != StatusCode::OK {
             return Err((Some(reply.status().as_u16()), format!("the status is {}", reply.status())));

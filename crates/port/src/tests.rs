@@ -1,7 +1,7 @@
 //! Test helpers: authorities that sign certificates, and an API server backed by a function.
 
 use bytes::Bytes;
-use harbormaster_client::ApiClient;
+use harbormaster_client::{ApiClient, body::RequestBody};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use rcgen::{
@@ -79,7 +79,7 @@ impl Identity {
 pub(crate) fn api_server(
     answer: impl Fn(&str, Value) -> Result<Value, u16> + Clone + Send + Sync + 'static,
 ) -> ApiClient {
-    ApiClient::over(tower::service_fn(move |request: Request<Full<Bytes>>| {
+    ApiClient::over(tower::service_fn(move |request: Request<RequestBody>| {
         let answer = answer.clone();
         async move {
             let path = request.uri().path().to_owned();

@@ -12,7 +12,6 @@ use harbormaster_client::{
     network::{Connector, Pool, connector},
 };
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
-use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
 use super::{DEFAULT_TIMEOUT, ExtenderConfig};
@@ -73,7 +72,7 @@ impl Connection {
             .method(Method::POST)
             .uri(address)
             .header(header::CONTENT_TYPE, HeaderValue::from_static(JSON))
-            .body(Full::new(body))
+            .body(body.into())
             .map_err(|error| failed(&error.to_string()))?;
         let deadline = Instant::now() + self.limit;
         let reply = match timeout_at(deadline, self.pool.request(request)).await {

@@ -106,6 +106,10 @@ impl Leadership {
 }
 
 impl WriteGate for Leadership {
+    fn is_open(&self) -> bool {
+        self.is_leading()
+    }
+
     fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(self.is_over())
     }
@@ -122,8 +126,11 @@ mod tests {
     use bytes::Bytes;
     use harbormaster_client::{
         ApiClient, ApiError, RateLimiter,
+        body::RequestBody,
         fake_server::{FakeServer, reply},
     };
+    use http::Request;
+    use http_body_util::BodyExt;
     use tokio::time::{advance, sleep, timeout};
 
     use super::*;
@@ -203,6 +210,20 @@ mod tests {
         let outcomes = futures_util::future::join_all(writes).await;
         assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 2);
         assert_eq!(server.requests().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_whose_body_is_read_after_leadership_has_ended_is_not_sent() {
+        let leadership = Leadership::default();
+        leadership.lead_until(Instant::now() + Duration::from_secs(10));
+        let ending = leadership.clone();
+        let client = ApiClient::over(tower::service_fn(move |request: Request<RequestBody>| {
+            ending.end();
+            async { request.into_body().collect().await.map(|_| reply(200, "{}")) }
+        }));
+        let client = client.with_gate(Arc::new(leadership));
+        let error = client.post("/x", Bytes::from_static(b"{}")).await.unwrap_err();
+        assert!(error.to_string().ends_with("this instance is not the leader"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

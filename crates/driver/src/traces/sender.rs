@@ -8,11 +8,10 @@ use std::{
 use bytes::Bytes;
 use harbormaster_client::{
     TlsOptions,
-    body::whole,
+    body::{RequestBody, whole},
     network::{Pool, connector},
 };
 use http::{Request, Response};
-use http_body_util::Full;
 use opentelemetry_http::{HttpClient, HttpError};
 use tokio::{runtime::Handle, time::timeout};
 
@@ -55,7 +54,7 @@ impl Sender {
     }
 }
 
-async fn exchange(pool: &Pool, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, HttpError> {
+async fn exchange(pool: &Pool, request: Request<RequestBody>) -> Result<Response<Bytes>, HttpError> {
     let (head, body) = pool.request(request).await?.into_parts();
     Ok(Response::from_parts(head, whole(body, REPLY).await?))
 }
@@ -64,7 +63,7 @@ async fn exchange(pool: &Pool, request: Request<Full<Bytes>>) -> Result<Response
 impl HttpClient for Sender {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (pool, endpoint) = (self.pool.clone(), request.uri().to_string());
-        let exchange = async move { exchange(&pool, request.map(Full::new)).await };
+        let exchange = async move { exchange(&pool, request.map(RequestBody::from)).await };
         // The caller is a thread without a runtime, and therefore without a timer for the time limit.
         let answer = self.runtime.spawn(async move { timeout(LIMIT, exchange).await }).await;
         let outcome = match answer {

@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use harbormaster_client::{
-    client::{RequestBody, ResponseBody},
+    body::RequestBody,
+    client::ResponseBody,
     fake_server::{json, refused_connection, reply, status},
 };
 use http::{Request as HttpRequest, Response};
