@@ -6,6 +6,7 @@
 
 mod fields;
 pub mod messages;
+mod metadata;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::Timestamp;
 
 pub use fields::{Field, Kind, Message, Shape};
 use fields::{Raw, Share, find, next, wrong};
+pub use metadata::{ObjectMeta, Owner};
 
 /// Content type of objects in protobuf.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";

@@ -6,10 +6,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use harbormaster_api::{
-    Str, Timestamp,
-    protobuf::{self, messages::OBJECT},
-};
+use harbormaster_api::{Str, Timestamp, protobuf::ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -234,17 +231,29 @@ impl Reply {
         Ok(decode(&CustomKey { resource, namespace, name }, &self.0)?)
     }
 
+    /// Returns the resource version of the object; empty if it has none.
+    pub fn resource_version(&self) -> Str {
+        self.head().resource_version.as_ref().into()
+    }
+
     /// Returns the resource version of the object as a number (KEP-5504).
     pub fn version(&self) -> Option<u64> {
         self.head().resource_version.parse().ok()
     }
 
     fn head(&self) -> ReplyMetadata<'_> {
-        let head: Option<ReplyHead<'_>> = match &self.0 {
-            RawContent::Json(json) => serde_json::from_str(json).ok(),
-            RawContent::Protobuf(bytes) => protobuf::decode(&OBJECT, bytes).ok(),
-        };
-        head.unwrap_or_default().metadata
+        match &self.0 {
+            RawContent::Json(json) => {
+                let head: ReplyHead<'_> = serde_json::from_str(json).unwrap_or_default();
+                head.metadata
+            }
+            RawContent::Protobuf(bytes) => {
+                let ObjectMeta { namespace, name, resource_version, .. } =
+                    ObjectMeta::of(bytes).unwrap_or_default();
+                let [namespace, name, resource_version] = [namespace, name, resource_version].map(Cow::from);
+                ReplyMetadata { namespace, name, resource_version }
+            }
+        }
     }
 }
 
@@ -506,6 +515,8 @@ impl Api {
 
 #[cfg(test)]
 mod tests {
+    use harbormaster_api::protobuf;
+
     use super::*;
     use crate::resource::ResourceScope;
 

@@ -30,6 +30,7 @@
 //!
 //! The engine itself decodes the objects, so that a recording can be replayed.
 
+mod metadata;
 mod raw;
 mod watches;
 
@@ -335,41 +336,6 @@ impl<R> Clone for Changed<'_, R> {
 
 impl<R> Copy for Changed<'_, R> {}
 
-/// Fields that every object has.
-#[derive(Deserialize)]
-struct Head {
-    metadata: HeadMetadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HeadMetadata {
-    uid: Str,
-    resource_version: Str,
-    generation: i64,
-    labels: Option<Labels>,
-    annotations: Option<Labels>,
-    owner_references: Option<Vec<HeadOwner>>,
-    deletion_timestamp: Option<Str>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HeadOwner {
-    api_version: Str,
-    kind: Str,
-    name: Str,
-    uid: Str,
-    controller: Option<bool>,
-}
-
-impl HeadOwner {
-    fn into_reference(self) -> OwnerReference {
-        let Self { api_version, kind, name, uid, controller: _ } = self;
-        OwnerReference { api_version, kind, name, uid }
-    }
-}
-
 /// Decodes an object.
 pub(crate) fn decode<R: Resource>(key: &CustomKey, content: &RawContent) -> Result<Custom<R>, Undecodable> {
     let wrong = |Field { path: field, problem: message }| {
@@ -388,8 +354,7 @@ pub(crate) fn decode<R: Resource>(key: &CustomKey, content: &RawContent) -> Resu
             Err(misplaced("the object has no namespace, but the plugin declares the kind as namespaced"))
         }
         (ResourceScope::Cluster, true) | (ResourceScope::Namespaced, false) => {
-            let head: Head = content.read(R::PROTOBUF).map_err(wrong)?;
-            let metadata = head.metadata.of(key).map_err(wrong)?;
+            let metadata = metadata::read(key, content).map_err(wrong)?;
             Ok(Custom { metadata, object: content.read(R::PROTOBUF).map_err(wrong)? })
         }
     }
@@ -399,32 +364,6 @@ pub(crate) fn decode<R: Resource>(key: &CustomKey, content: &RawContent) -> Resu
 /// decoder for each type.
 pub(crate) fn decode_value<R: Resource>(key: &CustomKey, json: &Value) -> Result<Custom<R>, Undecodable> {
     decode(key, &RawContent::Json(json.to_string().into()))
-}
-
-impl HeadMetadata {
-    fn of(self, key: &CustomKey) -> Result<Metadata, Field> {
-        let (mut owners, mut controller) = (Vec::new(), None);
-        for owner in self.owner_references.into_iter().flatten() {
-            let controls = owner.controller == Some(true);
-            owners.push(owner.into_reference());
-            controller = controller.or_else(|| owners.last().filter(|_| controls).cloned());
-        }
-        let deletion = self.deletion_timestamp.as_deref().map(Timestamp::parse).transpose();
-        let wrong_time =
-            |error: &dyn fmt::Display| Field::new("metadata.deletionTimestamp", &error.to_string());
-        Ok(Metadata {
-            name: key.name.clone(),
-            namespace: key.namespace.clone(),
-            uid: self.uid,
-            resource_version: self.resource_version,
-            generation: self.generation,
-            labels: self.labels.unwrap_or_default(),
-            annotations: self.annotations.unwrap_or_default(),
-            owners,
-            controller,
-            deletion_timestamp: deletion.map_err(|error| wrong_time(&error))?,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -11,10 +11,6 @@ use super::{
 };
 use crate::wire::POD_CONDITIONS;
 
-/// An object of any kind, of which only the metadata is read.
-pub static OBJECT: Message =
-    Message::new("", &[one(1, "metadata", Kind::Message(&OBJECT_META))]).with(Share::Read);
-
 /// `meta.ObjectMeta`.
 pub static OBJECT_META: Message = Message::new(
     "meta.ObjectMeta",

@@ -1,4 +1,7 @@
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value as Json, json};
@@ -138,6 +141,7 @@ fn check(read: Read, of: &'static Message, object: &Json) -> bool {
 fn objects_are_equal_in_both_forms() {
     assert!(check(read_pod, &messages::POD, &full_pod()));
     assert!(check(read_node, &messages::NODE, &full_node()));
+    check_metadata(&messages::POD, &full_pod());
     assert!(check(read_pod, &messages::POD, &json!({"metadata": {"creationTimestamp": null}})));
     let by_map = json!({"metadata": {"name": "s", "namespace": "n"}, "spec": {"selector": {"app": "web"}}});
     for kind in ObjectKind::ALL {
@@ -148,6 +152,35 @@ fn objects_are_equal_in_both_forms() {
         let text = object.to_string();
         let decoded = |from| ObjectDraft::read(kind, from).unwrap().finish(&mut Decoder::new()).unwrap();
         assert_eq!(decoded(Encoded::Json(text.as_bytes())), decoded(Encoded::Protobuf(&encoded)));
+    }
+}
+
+/// Checks that the metadata of an object is what serde reads.
+fn check_metadata(of: &'static Message, object: &Json) {
+    let Some(encoded) = message(of, object) else { return };
+    let Ok(read) = super::decode::<Json>(of, &encoded) else { return };
+    let text = |object: &Json, key: &str| object[key].as_str().unwrap_or_default().to_owned();
+    let pairs = |key: &str| -> BTreeMap<String, Json> {
+        let pairs = read["metadata"][key].as_object().cloned().unwrap_or_default();
+        pairs.into_iter().collect()
+    };
+    let meta = super::ObjectMeta::of(&encoded).unwrap();
+    let names = [meta.name, meta.namespace, meta.uid, meta.resource_version];
+    let expected = ["name", "namespace", "uid", "resourceVersion"].map(|key| text(&read["metadata"], key));
+    assert_eq!(names, expected.each_ref().map(String::as_str));
+    assert_eq!(meta.generation, read["metadata"]["generation"].as_i64().unwrap_or_default());
+    assert_eq!(meta.deletion, read["metadata"]["deletionTimestamp"].as_i64());
+    for (entries, key) in [(&meta.labels, "labels"), (&meta.annotations, "annotations")] {
+        let entries: BTreeMap<String, Json> =
+            entries.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        assert_eq!(entries, pairs(key));
+    }
+    let owners: Vec<_> = read["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    assert_eq!(meta.owners.len(), owners.len());
+    for (owner, expected) in meta.owners.iter().zip(&owners) {
+        let names = [owner.api_version, owner.kind, owner.name, owner.uid];
+        assert_eq!(names, ["apiVersion", "kind", "name", "uid"].map(|key| text(expected, key)));
+        assert_eq!(owner.controls, expected["controller"] == true);
     }
 }
 
@@ -272,6 +305,7 @@ proptest! {
                 check_essence(read, of, &before, &object);
             }
             check(read, of, &object);
+            check_metadata(of, &object);
         }
     }
 
@@ -323,7 +357,7 @@ proptest! {
             for bytes in [&encoded[..], cut] {
                 let _ = (read_pod(Encoded::Protobuf(bytes)), read_node(Encoded::Protobuf(bytes)));
                 let _ = (super::open(bytes).is_ok(), super::watch_event(bytes).is_ok());
-                let _ = super::ObjectList::read(bytes).is_ok();
+                let _ = (super::ObjectList::read(bytes).is_ok(), super::ObjectMeta::of(bytes).is_ok());
             }
         }
     }
@@ -332,6 +366,6 @@ proptest! {
     fn random_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = (read_pod(Encoded::Protobuf(&bytes)), read_node(Encoded::Protobuf(&bytes)));
         let _ = (super::open(&bytes).is_ok(), super::watch_event(&bytes).is_ok());
-        let _ = super::ObjectList::read(&bytes).is_ok();
+        let _ = (super::ObjectList::read(&bytes).is_ok(), super::ObjectMeta::of(&bytes).is_ok());
     }
 }

@@ -8,11 +8,11 @@
 //! object. Such reads count as writes.
 
 use std::{
-    collections::HashSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use futures_util::{FutureExt, future::Shared};
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{PodEvent, effect::cut_note};
 use harbormaster_framework::{
@@ -24,7 +24,7 @@ use harbormaster_framework::{
     profile::Profile,
 };
 use serde_json::Value;
-use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
+use tokio::{sync::oneshot, time::timeout};
 
 use super::PodEvents;
 
@@ -43,18 +43,15 @@ pub(super) struct RecordedApi {
 
 #[derive(Default)]
 struct Writes {
-    /// Requests that change objects other than pods, or read them afterwards. They run as tasks, so they complete even
-    /// if the binding is canceled.
-    requests: Vec<JoinHandle<Option<Write>>>,
-    /// URLs of objects that the binding has tried to change.
-    changed: HashSet<String>,
+    /// Requests that change objects other than pods, or read them afterwards, and the objects. The binding polls a
+    /// request as long as it needs the reply; [`RecordedApi::seen`] completes the requests of a canceled binding.
+    requests: Vec<(ObjectPath, Request)>,
+    /// Objects that the binding has tried to change.
+    changed: Vec<ObjectPath>,
 }
 
-/// A successful write.
-struct Write {
-    path: ObjectPath,
-    version: u64,
-}
+/// A request, which results in the version of the object if it succeeds.
+type Request = Shared<BoxFuture<'static, Option<u64>>>;
 
 impl RecordedApi {
     pub(super) fn new(api: Arc<dyn ClusterApi>, profile: Arc<Profile>, events: PodEvents) -> Self {
@@ -65,9 +62,8 @@ impl RecordedApi {
     pub(super) async fn seen(&self) {
         let writes = std::mem::take(&mut *self.writes());
         let all = async {
-            for write in writes.requests {
-                // The task is never aborted. If it panicked, there is no known write to wait for.
-                if let Ok(Some(Write { path, version })) = write.await {
+            for (path, request) in writes.requests {
+                if let Some(version) = request.await {
                     self.api.seen(&path, version).await;
                 }
             }
@@ -84,30 +80,32 @@ impl RecordedApi {
     /// Returns true if the request changes an object other than a pod, or reads one that the binding has tried to
     /// change.
     fn is_recorded(&self, call: &ApiCall) -> bool {
-        let object = ObjectPath { subresource: Str::default(), ..call.path.clone() }.url();
+        let object = ObjectPath { subresource: Str::default(), ..call.path.clone() };
         match call.verb {
             Verb::Get => self.writes().changed.contains(&object),
-            _ if call.path.group.is_empty() && call.path.plural == "pods" => false,
+            _ if object.group.is_empty() && object.plural == "pods" => false,
             _ => {
-                self.writes().changed.insert(object);
+                self.writes().changed.push(object);
                 true
             }
         }
     }
 
-    /// Sends a request in a task of its own.
+    /// Sends a request.
     async fn send(&self, call: ApiCall) -> Result<Reply, ApiFailure> {
         let (api, path) = (self.api.clone(), call.path.clone());
-        let (to, answer) = oneshot::channel();
-        let write = tokio::spawn(async move {
+        let (to, mut answer) = oneshot::channel();
+        let request = async move {
             let result = api.call(call).await;
-            let written = result.as_ref().ok().and_then(Reply::version);
+            let version = result.as_ref().ok().and_then(Reply::version);
             // The binding may have been canceled.
             let _ = to.send(result);
-            written.map(|version| Write { path, version })
-        });
-        self.writes().requests.push(write);
-        answer.await.unwrap_or_else(|_| {
+            version
+        };
+        let request = request.boxed().shared();
+        self.writes().requests.push((path, request.clone()));
+        request.await;
+        answer.try_recv().unwrap_or_else(|_| {
             let message = "the request was interrupted".to_owned();
             Err(ApiFailure { code: None, reason: String::new(), message })
         })

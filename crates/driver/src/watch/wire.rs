@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use harbormaster_api::{
     Str,
-    protobuf::{self, messages::OBJECT},
+    protobuf::{self, ObjectMeta},
     wire::Encoded,
 };
 use harbormaster_client::Refusal;
@@ -124,9 +124,29 @@ struct StubAnnotations {
     initial_events_end: Option<String>,
 }
 
+impl<'a> From<ObjectMeta<'a>> for Stub<'a> {
+    fn from(metadata: ObjectMeta<'a>) -> Self {
+        let mark = metadata.annotation("k8s.io/initial-events-end");
+        Self {
+            metadata: StubMetadata {
+                name: metadata.name.into(),
+                namespace: metadata.namespace.into(),
+                uid: metadata.uid.into(),
+                resource_version: metadata.resource_version.into(),
+                managed_fields: None,
+                annotations: mark.map(|mark| StubAnnotations { initial_events_end: Some(mark.to_owned()) }),
+            },
+        }
+    }
+}
+
 impl<'a> Stub<'a> {
     pub(crate) fn read(object: Encoded<'a>) -> Result<Self, String> {
-        object.read(&OBJECT).map_err(|e| e.to_string())
+        let read = match object {
+            Encoded::Json(json) => serde_json::from_slice(json),
+            Encoded::Protobuf(bytes) => ObjectMeta::of(bytes).map(Self::from),
+        };
+        read.map_err(|error| error.to_string())
     }
 
     /// Returns true for the bookmark that ends the initial events of a streaming list.

@@ -121,9 +121,10 @@ impl Binding<'_> {
         if allocation.is_some() && !claim.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             let patch = finalizer_patch(&claim);
             let patched = self.cx.api.patch::<ResourceClaim>(&namespace, &name, patch).await;
-            let patched = patched.and_then(|reply| reply.decode());
-            claim =
+            let reply =
                 patched.map_err(|why| Failure::new(&format!("add finalizer to claim {full_name}"), &why))?;
+            // The server refuses the patch if anything else has changed, so the rest of the claim is known.
+            claim.metadata.resource_version = reply.resource_version();
         }
         let patch = self.status_patch(&claim, &reserved.consumer, allocation);
         let doing = match allocation {
