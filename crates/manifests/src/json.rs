@@ -172,8 +172,7 @@ impl<'t> Scanner<'t> {
         self.peek()?;
         let start = self.at;
         let (mut depth, mut has_space) = (0, false);
-        loop {
-            let Some(byte) = bytes.get(self.at) else { break };
+        while let Some(byte) = bytes.get(self.at) {
             match byte {
                 b'"' => self.at = end_of_string(bytes, self.at + 1)?,
                 b'{' | b'[' => {
@@ -204,9 +203,9 @@ impl<'t> Scanner<'t> {
     pub(crate) fn copy(&mut self, copy: &mut String) -> Option<&'t str> {
         let (value, has_space) = self.skip()?;
         if has_space {
-            add_compact(value, copy)
+            add_compact(value, copy);
         } else {
-            copy.push_str(value)
+            copy.push_str(value);
         }
         Some(value)
     }

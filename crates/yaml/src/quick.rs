@@ -64,13 +64,8 @@ pub fn outline(text: &str) -> Option<Vec<Outline<'_>>> {
     while at < text.len() {
         let end = memchr(b'\n', &text.as_bytes()[at..]).map_or(text.len(), |end| at + end + 1);
         let content = &text[at..end];
-        if content.starts_with("---") {
-            if !content["---".len()..]
-                .trim_end_matches(' ')
-                .trim_end_matches('\n')
-                .trim_end_matches(' ')
-                .is_empty()
-            {
+        if let Some(rest) = content.strip_prefix("---") {
+            if !rest.trim_end_matches([' ', '\n']).is_empty() {
                 return None;
             }
             cut(begin, at, first);

@@ -235,7 +235,7 @@ fn replicas_become_the_same_pods_as_when_each_is_read_on_its_own() {
             0 => {}
             1 => {
                 pod["spec"]["volumes"][0] =
-                    json!({"name": access, "persistentVolumeClaim": {"claimName": "data"}})
+                    json!({"name": access, "persistentVolumeClaim": {"claimName": "data"}});
             }
             2 => {
                 let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
