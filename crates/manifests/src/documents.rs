@@ -1,8 +1,11 @@
 //! From the text of a file to objects with their locations.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use harbormaster_yaml::{Content, Entry, Error, Key, Node, Reader, Shape};
+use harbormaster_yaml::{
+    Content, Entry, Error, Key, Node, Reader, Shape,
+    quick::{self, Outline, Pieces},
+};
 use serde_json::Value;
 
 use crate::json;
@@ -44,17 +47,143 @@ pub(crate) struct SyntaxError {
     pub(crate) message: String,
 }
 
-/// Reads all documents of a text. Members of lists become separate objects.
-pub(crate) fn read(file: &Arc<str>, text: &str) -> Result<Vec<DocumentObject>, SyntaxError> {
-    let start = text.len() - text.trim_ascii_start().len();
-    let Some(document) = text[start..].starts_with('{').then(|| json::document(text)).flatten() else {
-        return read_yaml(file, text);
-    };
-    let line = text[..start].matches('\n').count() as u64 + 1;
-    Ok(document.located(file, 1, line).collect())
+/// A part of a text that can be read on its own: a document, or a member of a list.
+pub(crate) struct Unit<'t> {
+    document: usize,
+    line: u64,
+    piece: Piece<'t>,
+    /// The list that has the member, and the member's index.
+    list: Option<(Arc<ListHead>, usize)>,
 }
 
-/// Does the same as [`read`] for any text.
+#[derive(Clone, Copy)]
+enum Piece<'t> {
+    Json(&'t str),
+    Yaml(&'t str),
+    /// An element of a list, with its dash.
+    YamlElement(&'t str),
+}
+
+struct ListHead {
+    kind: String,
+    version: Option<Value>,
+}
+
+/// Cuts a text into units, without checking them. Returns `None` if [`read_yaml`] must read the text.
+pub(crate) fn units(text: &str) -> Option<Vec<Unit<'_>>> {
+    let start = text.len() - text.trim_ascii_start().len();
+    let mut units = Vec::new();
+    if text[start..].starts_with('{')
+        && let Some(list) = json::list(text)
+    {
+        let line = text[..start].matches('\n').count() as u64 + 1;
+        match list {
+            None => units.push(Unit { document: 1, line, piece: Piece::Json(text), list: None }),
+            Some(json::List { kind, version, items }) => {
+                let head = Arc::new(ListHead { kind, version });
+                add_members(&mut units, [1, line as usize], head, items.into_iter().map(Piece::Json));
+            }
+        }
+        return Some(units);
+    }
+    for Outline { line, number: document, content } in quick::outline(text)? {
+        match content {
+            Pieces::Whole(text) => {
+                let is_json = text.trim_ascii_start().starts_with('{');
+                let piece = if is_json { Piece::Json(text) } else { Piece::Yaml(text) };
+                units.push(Unit { document, line, piece, list: None });
+            }
+            Pieces::Items { fields, items } => {
+                let field = |name: &str| fields.iter().find(|(key, _)| *key == name);
+                let value = |name: &str| serde_json::from_str::<Value>(&field(name)?.1).ok();
+                let kind =
+                    value("kind").and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default();
+                let head = Arc::new(ListHead { kind, version: value("apiVersion") });
+                let pieces = items.into_iter().map(Piece::YamlElement);
+                add_members(&mut units, [document, line as usize], head, pieces);
+            }
+        }
+    }
+    Some(units)
+}
+
+fn add_members<'t>(
+    units: &mut Vec<Unit<'t>>,
+    [document, line]: [usize; 2],
+    head: Arc<ListHead>,
+    pieces: impl Iterator<Item = Piece<'t>>,
+) {
+    units.extend(pieces.enumerate().map(|(i, piece)| Unit {
+        document,
+        line: line as u64,
+        piece,
+        list: Some((head.clone(), i)),
+    }));
+}
+
+impl<'t> Unit<'t> {
+    /// Returns the unit as JSON, which may be invalid. Returns `None` if the YAML reader must read the unit.
+    pub(crate) fn json(&self) -> Option<Cow<'t, str>> {
+        match self.piece {
+            Piece::Json(text) => Some(text.into()),
+            Piece::Yaml(text) => quick::to_json(text).map(Cow::from),
+            Piece::YamlElement(text) => quick::element_to_json(text).map(Cow::from),
+        }
+    }
+
+    /// Returns the location of an object of the unit. `path` leads from the unit to the object.
+    pub(crate) fn location(&self, file: &Arc<str>, path: &str) -> Location {
+        let path = match &self.list {
+            None => path.to_owned(),
+            Some((_, i)) if path.is_empty() => format!("items[{i}]"),
+            Some((_, i)) => format!("items[{i}].{path}"),
+        };
+        Location { file: file.clone(), document: self.document, path, line: self.line }
+    }
+
+    /// Returns the objects of the unit, of which [`Self::json`] is the JSON. Returns `None` if [`read_yaml`] must read
+    /// the whole text.
+    pub(crate) fn objects(&self, file: &Arc<str>, json: Option<&str>) -> Option<Vec<DocumentObject>> {
+        let document = match json {
+            Some(json) => json::member(json)?,
+            None => self.read_yaml().ok()??,
+        };
+        let document = match &self.list {
+            None if document.is_empty() => return Some(Vec::new()),
+            None => document,
+            Some((head, _)) => document.named(&head.kind, head.version.as_ref()),
+        };
+        let object = document.object.map(|object| (String::new(), object));
+        let objects = object.into_iter().chain(document.members).map(|(path, Encoded { json, repeated })| {
+            DocumentObject { json, location: self.location(file, &path), repeated }
+        });
+        Some(objects.collect())
+    }
+
+    /// Reads the unit as a text of its own. Returns `None` if it is not one document.
+    fn read_yaml(&self) -> Result<Option<Document>, Error> {
+        let text = match self.piece {
+            Piece::Json(text) | Piece::Yaml(text) => Cow::from(text),
+            // Without the dash, the element is a document.
+            Piece::YamlElement(text) => text.replacen('-', " ", 1).into(),
+        };
+        let mut reader = Reader::new(&text);
+        if !reader.next_document()? {
+            return Ok(None);
+        }
+        // The reader may find that the document begins elsewhere, for example behind an anchor.
+        let line = usize::try_from(reader.position()?.line).ok();
+        let begins =
+            text.lines().position(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+        if line != begins.map(|line| line + 1) {
+            return Ok(None);
+        }
+        let document = document(&mut reader)?;
+        Ok((!reader.next_document()?).then_some(document))
+    }
+}
+
+/// Reads all documents of a text. Members of lists become separate objects.
 pub(crate) fn read_yaml(file: &Arc<str>, text: &str) -> Result<Vec<DocumentObject>, SyntaxError> {
     let beginnings = beginnings(text);
     let mut reader = Reader::new(text);
@@ -64,6 +193,14 @@ pub(crate) fn read_yaml(file: &Arc<str>, text: &str) -> Result<Vec<DocumentObjec
     })
     .map_err(|error| syntax_error(&beginnings, error))?;
     Ok(objects)
+}
+
+/// Reads a text as [`Manifests`](crate::Manifests) does: unit by unit if possible.
+#[cfg(test)]
+pub(crate) fn read(file: &Arc<str>, text: &str) -> Result<Vec<DocumentObject>, SyntaxError> {
+    let objects = |unit: &Unit<'_>| unit.objects(file, unit.json().as_deref());
+    let by_unit = units(text).and_then(|units| units.iter().map(objects).collect::<Option<Vec<_>>>());
+    by_unit.map_or_else(|| read_yaml(file, text), |objects| Ok(objects.into_iter().flatten().collect()))
 }
 
 /// Calls `each` with every nonempty document and its line.
@@ -190,7 +327,38 @@ impl Document {
 
     /// Returns a list of the given kind and version.
     pub(crate) fn list(kind: &str, version: Option<&Value>, items: Vec<Self>) -> Self {
-        Self { object: None, members: members_of(kind, version, items) }
+        let mut members = Vec::with_capacity(items.len());
+        for (i, item) in items.into_iter().enumerate() {
+            let item = item.named(kind, version);
+            let object = item.object.map(|object| (format!("items[{i}]"), object));
+            let nested =
+                item.members.into_iter().map(|(path, object)| (format!("items[{i}].{path}"), object));
+            members.extend(object.into_iter().chain(nested));
+        }
+        Self { object: None, members }
+    }
+
+    /// Returns the member of a list. A member without a `kind`, as in typed lists, gets the `kind` and `apiVersion` that
+    /// the list implies.
+    fn named(self, list_kind: &str, version: Option<&Value>) -> Self {
+        let kind = list_kind.strip_suffix("List").unwrap_or_default();
+        let Some(Encoded { json, .. }) = self.object.as_ref().filter(|_| !kind.is_empty()) else {
+            return self;
+        };
+        match serde_json::from_str(json) {
+            Ok(Value::Object(mut fields)) if !fields.contains_key("kind") => {
+                fields.insert("kind".into(), kind.into());
+                if let Some(version) = version {
+                    fields.entry("apiVersion").or_insert_with(|| version.clone());
+                }
+                let object = self.object.map(|Encoded { repeated, .. }| Encoded {
+                    json: Value::Object(fields).to_string().into(),
+                    repeated,
+                });
+                Self { object, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// Returns the objects with their locations.
@@ -274,34 +442,6 @@ impl Fields {
             }
         }
     }
-}
-
-/// Returns the members of a list. Members without a `kind`, as in typed lists, get the `kind` and `apiVersion` that the
-/// list implies.
-fn members_of(list_kind: &str, version: Option<&Value>, items: Vec<Document>) -> Vec<(String, Encoded)> {
-    let kind = list_kind.strip_suffix("List").unwrap_or_default();
-    let named = |encoded: Encoded| {
-        if kind.is_empty() {
-            return encoded;
-        }
-        match serde_json::from_str(&encoded.json) {
-            Ok(Value::Object(mut fields)) if !fields.contains_key("kind") => {
-                fields.insert("kind".into(), kind.into());
-                if let Some(version) = version {
-                    fields.entry("apiVersion").or_insert_with(|| version.clone());
-                }
-                Encoded { json: Value::Object(fields).to_string().into(), repeated: encoded.repeated }
-            }
-            _ => encoded,
-        }
-    };
-    let mut members = Vec::with_capacity(items.len());
-    for (i, item) in items.into_iter().enumerate() {
-        let object = item.object.map(|encoded| (format!("items[{i}]"), named(encoded)));
-        let nested = item.members.into_iter().map(|(path, encoded)| (format!("items[{i}].{path}"), encoded));
-        members.extend(object.into_iter().chain(nested));
-    }
-    members
 }
 
 #[cfg(test)]

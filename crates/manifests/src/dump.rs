@@ -13,7 +13,7 @@ use harbormaster_validation::{
 };
 use serde_json::{Value, json};
 
-use crate::{documents::Location, manifests::Manifest};
+use crate::{documents::Location, manifests::Manifest, shape::Shape};
 
 /// Namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -44,12 +44,24 @@ struct ReplicaSetPods {
     location: Location,
 }
 
+/// Removes some of an object's fields that only a server sets.
+pub(crate) fn strip(kind: &Kind, object: &mut Value) {
+    for field in ["resourceVersion", "managedFields", "selfLink"] {
+        remove(&mut object["metadata"], field);
+    }
+    if !kind.is_namespaced() {
+        remove(&mut object["metadata"], "namespace");
+    }
+    if kind.rules == Rules::Pod && !uid(object).is_empty() {
+        take_merged_keys(&mut object["spec"]);
+        // Only a running pod can have ephemeral containers.
+        remove(&mut object["spec"], "ephemeralContainers");
+    }
+}
+
 impl Dump {
-    /// Removes some of an object's fields that only a server sets, and records the objects to which the object refers.
-    pub(crate) fn take(&mut self, kind: &Kind, object: &mut Value, location: &Location) {
-        for field in ["resourceVersion", "managedFields", "selfLink"] {
-            remove(&mut object["metadata"], field);
-        }
+    /// Records the objects to which an object refers.
+    pub(crate) fn note(&mut self, kind: &Kind, object: &Value, location: &Location) {
         if !self.kinds.contains(&kind.kind) {
             self.kinds.insert(kind.kind.clone());
         }
@@ -81,8 +93,6 @@ impl Dump {
         }
         if kind.is_namespaced() {
             self.namespaces.insert(namespace(object).to_owned());
-        } else {
-            remove(&mut object["metadata"], "namespace");
         }
         match kind.rules {
             Rules::Pod => self.pod(object, location),
@@ -134,12 +144,17 @@ impl Dump {
         })
     }
 
-    fn pod(&mut self, pod: &mut Value, location: &Location) {
-        if !uid(pod).is_empty() {
-            take_merged_keys(&mut pod["spec"]);
-            // Only a running pod can have ephemeral containers.
-            remove(&mut pod["spec"], "ephemeralContainers");
+    /// Records a pod of the same shape as another one that has been recorded.
+    pub(crate) fn note_like(&mut self, shape: &Shape, uid: &str) {
+        if !uid.is_empty() {
+            self.uids.insert(uid.to_owned());
         }
+        if let Some(set) = shape.set.as_ref().and_then(|set| self.sets.get_mut(set)) {
+            set.pods += 1;
+        }
+    }
+
+    fn pod(&mut self, pod: &Value, location: &Location) {
         self.priority_class(pod);
         let class = text(pod, "/spec/runtimeClassName");
         if !class.is_empty() && !uid(pod).is_empty() {

@@ -6,50 +6,75 @@
 use std::{borrow::Cow, collections::HashSet, fmt};
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 
 use crate::documents::{Document, Encoded, is_list};
 
 /// Number of keys up to which a mapping is searched for repeated keys without a set.
 const FEW: usize = 16;
 
-/// Reads a text that consists of one JSON object. Returns `None` if the YAML reader must read it.
-pub(crate) fn document(text: &str) -> Option<Document> {
-    let object: &RawValue = serde_json::from_str(text).ok()?;
-    member(object.get())
+/// A list, cut into its members, which have not been checked.
+pub(crate) struct List<'t> {
+    pub(crate) kind: String,
+    pub(crate) version: Option<Value>,
+    pub(crate) items: Vec<&'t str>,
 }
 
-/// Reads an object that may be a list.
-fn member(json: &str) -> Option<Document> {
-    if !json.starts_with('{') {
-        return Some(Document { object: Some(encoded(json)?), members: Vec::new() });
+/// Reads an object that may be a list. Returns `None` if the YAML reader must read it.
+pub(crate) fn member(json: &str) -> Option<Document> {
+    match list(json)? {
+        None => Some(Document { object: Some(encoded(json)?), members: Vec::new() }),
+        Some(List { kind, version, items }) => {
+            let members = items.into_iter().map(member).collect::<Option<_>>()?;
+            Some(Document::list(&kind, version.as_ref(), members))
+        }
     }
-    let Fields(fields) = serde_json::from_str(json).ok()?;
-    let items = fields.iter().position(|(key, _)| key == "items");
-    let Some(items) = items.filter(|items| is_list(kind_among(&fields[..*items]))) else {
-        return Some(Document { object: Some(encoded(json)?), members: Vec::new() });
+}
+
+/// Cuts a list into its members. Returns `Some(None)` for any other value, and `None` if the YAML reader must read it.
+pub(crate) fn list(json: &str) -> Option<Option<List<'_>>> {
+    if !json.trim_ascii_start().starts_with('{') {
+        return Some(None);
+    }
+    let mut scanner = Scanner::new(json);
+    let mut fields = Vec::new();
+    scanner.object(&mut String::new(), &mut |scanner, key, _| {
+        fields.push((key, scanner.skip()?.0));
+        Some(())
+    })?;
+    if !scanner.is_at_end() {
+        return None;
+    }
+    let kind_among = |fields: &[(&str, &str)]| {
+        let (_, kind) = fields.iter().find(|(key, _)| *key == "kind")?;
+        serde_json::from_str::<Value>(kind).ok()
     };
-    let members = serde_json::from_str::<Option<Vec<&RawValue>>>(fields[items].1).ok()?;
-    let members = members.into_iter().flatten().map(|item| member(item.get())).collect::<Option<_>>()?;
-    let others = fields.iter().enumerate().filter(|(at, _)| *at != items).map(|(_, field)| field);
+    let items = fields.iter().position(|(key, _)| *key == "items");
+    let Some(at) = items.filter(|at| is_list(kind_among(&fields[..*at]))) else { return Some(None) };
+    let mut items = Vec::new();
+    if fields[at].1 != "null" {
+        let mut scanner = Scanner::new(fields[at].1);
+        scanner.array(&mut |scanner| {
+            items.push(scanner.skip()?.0);
+            Some(())
+        })?;
+        if !scanner.is_at_end() {
+            return None;
+        }
+    }
     let mut keys = HashSet::new();
+    let others = fields.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, field)| field);
     for (key, value) in others {
         let is_plain = serde_json::from_str::<Plain>(value).is_ok();
-        if !is_plain || key == "items" || key == "<<" || !keys.insert(key) {
+        if !is_plain || *key == "items" || *key == "<<" || !keys.insert(key) {
             return None;
         }
     }
     let kind = kind_among(&fields);
     let kind = kind.and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default();
-    let version = fields.iter().find(|(key, _)| key == "apiVersion");
+    let version = fields.iter().find(|(key, _)| *key == "apiVersion");
     let version = version.and_then(|(_, version)| serde_json::from_str(version).ok());
-    Some(Document::list(&kind, version.as_ref(), members))
-}
-
-/// Returns the value of `kind`.
-fn kind_among(fields: &[(Cow<'_, str>, &str)]) -> Option<Value> {
-    let (_, kind) = fields.iter().find(|(key, _)| key == "kind")?;
-    serde_json::from_str(kind).ok()
+    Some(Some(List { kind, version, items }))
 }
 
 /// Encodes a value that is plain JSON.
@@ -58,57 +83,175 @@ fn encoded(json: &str) -> Option<Encoded> {
     Some(Encoded { json: compact(json), repeated: Vec::new() })
 }
 
+/// Finds the values in JSON without decoding them. Checks only what it needs: values that [`Self::skip`] passes may be
+/// anything with balanced brackets.
+pub(crate) struct Scanner<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+/// Handles the value of a key, which the scanner must pass.
+type EachField<'f, 't> = &'f mut dyn FnMut(&mut Scanner<'t>, &'t str, &mut String) -> Option<()>;
+
+impl<'t> Scanner<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Returns true if nothing but space is left.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        self.peek().is_none()
+    }
+
+    /// Returns the next byte that is not space.
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        while let Some(byte) = bytes.get(self.at) {
+            if !matches!(byte, b' ' | b'\n' | b'\t' | b'\r') {
+                return Some(*byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    /// Passes an object whose keys have no escapes, and calls `each` for every field. Copies everything but the values.
+    pub(crate) fn object(&mut self, copy: &mut String, each: EachField<'_, 't>) -> Option<()> {
+        self.expect(b'{')?;
+        copy.push('{');
+        let mut is_first = true;
+        while self.peek()? != b'}' {
+            if !is_first {
+                self.expect(b',')?;
+                copy.push(',');
+            }
+            is_first = false;
+            let key = self.string()?;
+            if key.bytes().any(|byte| byte == b'\\' || byte < b' ') {
+                return None;
+            }
+            self.expect(b':')?;
+            copy.extend(["\"", key, "\":"]);
+            each(self, key, copy)?;
+        }
+        self.at += 1;
+        copy.push('}');
+        Some(())
+    }
+
+    /// Passes an array, and calls `each` for every element, which it must pass.
+    pub(crate) fn array(&mut self, each: &mut dyn FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.expect(b'[')?;
+        let mut is_first = true;
+        while self.peek()? != b']' {
+            if !is_first {
+                self.expect(b',')?;
+            }
+            is_first = false;
+            each(self)?;
+        }
+        self.at += 1;
+        Some(())
+    }
+
+    /// Passes a string and returns what is between its quotes.
+    fn string(&mut self) -> Option<&'t str> {
+        self.expect(b'"')?;
+        let start = self.at;
+        self.at = end_of_string(self.text.as_bytes(), start)?;
+        Some(&self.text[start..self.at - 1])
+    }
+
+    /// Passes a value. Returns its text, and true if there is space between its tokens.
+    pub(crate) fn skip(&mut self) -> Option<(&'t str, bool)> {
+        let bytes = self.text.as_bytes();
+        self.peek()?;
+        let start = self.at;
+        let (mut depth, mut has_space) = (0, false);
+        while let Some(byte) = bytes.get(self.at) {
+            match byte {
+                b'"' => self.at = end_of_string(bytes, self.at + 1)?,
+                b'{' | b'[' => {
+                    depth += 1;
+                    self.at += 1;
+                }
+                b'}' | b']' if depth > 0 => {
+                    depth -= 1;
+                    self.at += 1;
+                }
+                b'}' | b']' | b',' | b' ' | b'\n' | b'\t' | b'\r' if depth == 0 => break,
+                b' ' | b'\n' | b'\t' | b'\r' => {
+                    has_space = true;
+                    self.at += 1;
+                }
+                // JSON has no such byte, and marks are made of them.
+                byte if *byte < b' ' => return None,
+                _ => self.at += 1,
+            }
+            if depth == 0 && matches!(bytes[self.at - 1], b'"' | b'}' | b']') {
+                break;
+            }
+        }
+        (depth == 0 && self.at > start).then(|| (&self.text[start..self.at], has_space))
+    }
+
+    /// Passes and copies a value, without the space between its tokens. Returns the value's text.
+    pub(crate) fn copy(&mut self, copy: &mut String) -> Option<&'t str> {
+        let (value, has_space) = self.skip()?;
+        if has_space {
+            add_compact(value, copy);
+        } else {
+            copy.push_str(value);
+        }
+        Some(value)
+    }
+
+    /// Passes a string and copies the mark in its place. Returns `None` for an empty string and one with escapes. Copies
+    /// a value of another type.
+    pub(crate) fn take(&mut self, mark: char, copy: &mut String, value: &mut &'t str) -> Option<()> {
+        if self.peek()? != b'"' {
+            return self.copy(copy).map(drop);
+        }
+        *value = self.string()?;
+        copy.push(mark);
+        let is_clean = !value.is_empty() && !value.bytes().any(|byte| byte == b'\\' || byte < b' ');
+        is_clean.then_some(())
+    }
+}
+
 /// Returns valid JSON without the space between its tokens.
 fn compact(json: &str) -> Box<str> {
     let mut short = String::with_capacity(json.len());
+    add_compact(json, &mut short);
+    short.into()
+}
+
+/// Adds JSON without the space between its tokens. Copies anything else with as many quotes as JSON would have.
+fn add_compact(json: &str, short: &mut String) {
     let mut rest = json;
     while let Some(quote) = memchr::memchr(b'"', rest.as_bytes()) {
         let (outside, string) = rest.split_at(quote);
         short.extend(outside.split_ascii_whitespace());
-        let end = end_of_string(string.as_bytes());
+        let end = end_of_string(string.as_bytes(), 1).unwrap_or(string.len());
         short.push_str(&string[..end]);
         rest = &string[end..];
     }
     short.extend(rest.split_ascii_whitespace());
-    short.into()
 }
 
-/// Returns the length of the string, with its quotes, with which a text begins.
-fn end_of_string(text: &[u8]) -> usize {
-    let mut at = 1;
-    while let Some(next) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        at += next;
-        if text[at] == b'"' {
-            return at + 1;
+/// Returns the position after the quote that ends a string, of which `at` is the first position after the first quote.
+fn end_of_string(text: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match text.get(at)? {
+            b'"' => return Some(at + 1),
+            // The escaped character cannot end the string.
+            b'\\' => at += 2,
+            _ => at += 1,
         }
-        // The escaped character cannot end the string.
-        at += 2;
-    }
-    text.len()
-}
-
-/// The fields of an object, undecoded.
-struct Fields<'a>(Vec<(Cow<'a, str>, &'a str)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FieldsVisitor;
-        impl<'de> Visitor<'de> for FieldsVisitor {
-            type Value = Vec<(Cow<'de, str>, &'de str)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut fields = Vec::new();
-                while let Some((Key(key), value)) = map.next_entry::<Key<'_>, &RawValue>()? {
-                    fields.push((key, value.get()));
-                }
-                Ok(fields)
-            }
-        }
-        deserializer.deserialize_map(FieldsVisitor).map(Self)
     }
 }
 
@@ -254,7 +397,7 @@ mod tests {
         ) {
             let json = if is_pretty { serde_json::to_string_pretty(&object) } else { serde_json::to_string(&object) };
             let text = "\n".repeat(blanks) + &json.unwrap();
-            if document(&text).is_some() {
+            if member(&text).is_some() {
                 let [fast, slow] = [documents::read, documents::read_yaml].map(|read| {
                     let objects = read(&"f".into(), &text).unwrap().into_iter();
                     objects.map(|o| (o.value(), o.location, o.repeated)).collect::<Vec<_>>()
@@ -287,10 +430,10 @@ mod tests {
             "{\"a\": 1}\n---\n{\"b\": 2}\n",
             "kind: Pod",
         ] {
-            assert!(document(text).is_none(), "{text}");
+            assert!(member(text).is_none(), "{text}");
         }
         let many: Vec<String> = (0..40).map(|i| format!("\"k{}\": {i}", i % 39)).collect();
-        assert!(document(&format!("{{{}}}", many.join(","))).is_none());
-        assert!(document(&format!("{{{}}}", many[..39].join(","))).is_some());
+        assert!(member(&format!("{{{}}}", many.join(","))).is_none());
+        assert!(member(&format!("{{{}}}", many[..39].join(","))).is_some());
     }
 }

@@ -16,20 +16,22 @@ use harbormaster_api::{
 use harbormaster_validation::{
     FieldError, Kind, admission,
     kinds::{self, REVIEW, Rules},
-    schema,
+    schema::{self, Misfits},
     value::{has_condition, list, name, namespace, text, uid},
 };
 use harbormaster_yaml::Source;
 use serde_json::Value;
 
+use self::units::Shapes;
 use crate::{
     admission::Classes,
     documents::{self, DocumentObject, DocumentTrees, Location},
-    dump::Dump,
+    dump::{self, Dump},
     edits::{self, Edited, Step},
     error::{self, FieldProblem, ManifestError, ManifestErrors, problems},
     notices::{ignored_line, missing_nodes_line, shortened},
-    older_versions, scaling,
+    older_versions, parallel, scaling,
+    shape::{Identity, Shape},
 };
 
 /// Treatment of fields that are unknown or given twice, with the values of `kubectl --validate`.
@@ -72,6 +74,34 @@ pub struct ReadOptions<'a> {
     pub edits: &'a [Step],
 }
 
+/// Number of objects to which the API server's rules are applied at a time.
+const BATCH: usize = 4096;
+
+/// An object in the form in which an API server would store it.
+pub enum Admitted<'a> {
+    /// The object.
+    Whole(Value),
+    /// A pod like another one.
+    Like {
+        /// The other pod. All pods that resemble it have the same reference.
+        pod: &'a Value,
+        /// What distinguishes this pod from the other one.
+        identity: &'a Identity,
+        /// Returns this pod.
+        whole: &'a dyn Fn() -> Value,
+    },
+}
+
+impl Admitted<'_> {
+    /// Returns the object.
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::Whole(value) => value,
+            Self::Like { whole, .. } => whole(),
+        }
+    }
+}
+
 /// An object of a manifest.
 #[derive(Clone, Debug)]
 pub struct Manifest {
@@ -87,16 +117,29 @@ pub struct Manifest {
     pub order: usize,
     /// Node that the pod is bound to.
     node: Option<Box<str>>,
-    /// The object, encoded to save memory.
-    json: Box<str>,
+    content: Content,
+}
+
+/// Content of an object, stored so as to save memory.
+#[derive(Clone, Debug)]
+enum Content {
+    /// The object as JSON.
+    Json(Box<str>),
+    /// A pod like another one.
+    Like { shape: Arc<Shape>, identity: Box<Identity> },
 }
 
 impl Manifest {
     pub(crate) fn new(kind: Arc<Kind>, value: &Value, location: Location) -> Self {
+        Self::encoded(kind, value, value.to_string().into(), location)
+    }
+
+    /// Returns an object whose JSON is `json`.
+    fn encoded(kind: Arc<Kind>, value: &Value, json: Box<str>, location: Location) -> Self {
         let (namespace, name) = (namespace(value).to_owned(), name(value).to_owned());
         let node = text(value, "/spec/nodeName");
         let node = (kind.rules == Rules::Pod && !node.is_empty()).then(|| node.into());
-        Self { kind, namespace, name, location, order: usize::MAX, node, json: value.to_string().into() }
+        Self { kind, namespace, name, location, order: usize::MAX, node, content: Content::Json(json) }
     }
 
     /// Returns the same manifest with new content.
@@ -116,13 +159,23 @@ impl Manifest {
 
     /// Returns true if the text of the object contains a word. This is faster than decoding the object.
     pub(crate) fn mentions(&self, word: &str) -> bool {
-        self.json.contains(word)
+        match &self.content {
+            Content::Json(json) => json.contains(word),
+            Content::Like { shape, identity } => shape.mentions(word) || identity.mentions(word),
+        }
     }
 
     /// Returns the object as written, without the fields that only a server sets.
     pub fn value(&self) -> Value {
-        // This module encoded the JSON, so decoding cannot fail.
-        serde_json::from_str(&self.json).unwrap_or_default()
+        match &self.content {
+            // This module encoded the JSON, so decoding cannot fail.
+            Content::Json(json) => serde_json::from_str(json).unwrap_or_default(),
+            Content::Like { shape, identity } => {
+                let mut value = serde_json::from_str(&shape.json(identity)).unwrap_or_default();
+                checked(&self.kind, &mut value);
+                value
+            }
+        }
     }
 
     /// Returns the kind and name: `Pod default/web`.
@@ -184,26 +237,31 @@ impl Manifests {
     pub fn read(
         sources: &[Source],
         options: ReadOptions<'_>,
-        mut each: impl FnMut(&Manifest, Value) -> Result<(), FieldProblem>,
+        mut each: impl FnMut(&Manifest, Admitted<'_>) -> Result<(), FieldProblem>,
     ) -> Result<Self, ManifestErrors> {
-        let mut reader = Reader::new(options);
-        for source in sources {
-            let file: Arc<str> = source.name.as_str().into();
-            match documents::read(&file, &source.text) {
-                Ok(objects) => objects.into_iter().for_each(|object| reader.object(object)),
-                Err(error) => reader.errors.push(ManifestError {
-                    location: Location { file, document: error.document, ..Location::default() },
-                    line: error.line,
-                    object: String::new(),
-                    field: String::new(),
-                    message: error.message,
-                }),
+        Self::read_from(sources, vec![false; sources.len()], options, &mut each)
+    }
+
+    /// Reads the sources. `as_one_piece` tells which of them are not read unit by unit.
+    fn read_from(
+        sources: &[Source],
+        mut as_one_piece: Vec<bool>,
+        options: ReadOptions<'_>,
+        each: &mut dyn FnMut(&Manifest, Admitted<'_>) -> Result<(), FieldProblem>,
+    ) -> Result<Self, ManifestErrors> {
+        let mut reader = loop {
+            let mut reader = Reader::new(options);
+            let mut files = sources.iter().zip(&as_one_piece);
+            // What has been read of a file must not count twice, so everything is read again.
+            match files.position(|(source, as_one_piece)| !reader.file(source, *as_one_piece)) {
+                None => break reader,
+                Some(i) => as_one_piece[i] = true,
             }
-        }
+        };
         reader.custom_resources();
         reader.complete(options.edits);
         reader.check_nodes(options);
-        reader.admit(&mut each);
+        reader.admit(each);
         reader.finish(sources)
     }
 
@@ -244,6 +302,34 @@ struct Reader {
     replaced: BTreeMap<(Arc<str>, Arc<str>), Vec<String>>,
     errors: Vec<ManifestError>,
     warnings: Vec<ManifestError>,
+    /// Number of unknown and repeated fields, including those that are dropped silently.
+    doubts: usize,
+    shapes: Shapes,
+}
+
+/// An object whose written form has been checked.
+struct Prepared {
+    object: DocumentObject,
+    value: Value,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    /// The text is no object of a kind.
+    Wrong(&'static str),
+    /// The kind is not known yet.
+    Unknown,
+    Known(Arc<Kind>, Checked),
+}
+
+/// Result of the check of an object's written form.
+#[derive(Default)]
+struct Checked {
+    misfits: Misfits,
+    is_over: bool,
+    is_unnamed: bool,
+    /// The object as JSON, if its form is right and it has a name.
+    json: Box<str>,
 }
 
 impl Reader {
@@ -260,23 +346,62 @@ impl Reader {
             replaced: BTreeMap::new(),
             errors: Vec::new(),
             warnings: Vec::new(),
+            doubts: 0,
+            shapes: Shapes::default(),
         }
     }
 
-    fn object(&mut self, object: DocumentObject) {
+    /// Reads a file, as one piece or unit by unit. Returns false if the file must be read as one piece.
+    fn file(&mut self, source: &Source, as_one_piece: bool) -> bool {
+        let file: Arc<str> = source.name.as_str().into();
+        if !as_one_piece {
+            return self.units(&file, &source.text).is_some();
+        }
+        match documents::read_yaml(&file, &source.text) {
+            Ok(objects) => {
+                for object in objects {
+                    let prepared = self.prepare(object);
+                    self.take(prepared);
+                }
+            }
+            Err(error) => self.errors.push(ManifestError {
+                location: Location { file, document: error.document, ..Location::default() },
+                line: error.line,
+                object: String::new(),
+                field: String::new(),
+                message: error.message,
+            }),
+        }
+        true
+    }
+
+    /// Checks the written form of an object.
+    fn prepare(&self, object: DocumentObject) -> Prepared {
         let mut value = object.value();
         older_versions::upgrade(&mut value);
-        let problem = match value.get("kind") {
+        let outcome = match value.get("kind") {
             Some(Value::String(kind)) if !kind.is_empty() => {
-                return match self.kind_of(text(&value, "/apiVersion"), kind) {
-                    Some(kind) => self.known(&kind, object, value),
-                    None => self.unknown.push((object, value)),
-                };
+                match self.kind_of(text(&value, "/apiVersion"), kind) {
+                    Some(kind) => {
+                        let checked = checked(&kind, &mut value);
+                        Outcome::Known(kind, checked)
+                    }
+                    None => Outcome::Unknown,
+                }
             }
-            _ if value.is_object() => "Object 'Kind' is missing",
-            _ => "not a Kubernetes object",
+            _ if value.is_object() => Outcome::Wrong("Object 'Kind' is missing"),
+            _ => Outcome::Wrong("not a Kubernetes object"),
         };
-        self.error(&object.location, String::new(), "", problem);
+        Prepared { object, value, outcome }
+    }
+
+    fn take(&mut self, prepared: Prepared) {
+        let Prepared { object, value, outcome } = prepared;
+        match outcome {
+            Outcome::Wrong(problem) => self.error(&object.location, String::new(), "", problem),
+            Outcome::Unknown => self.unknown.push((object, value)),
+            Outcome::Known(kind, checked) => self.known(&kind, object, value, checked),
+        }
     }
 
     /// Finds a kind by name. An object without a version gets the version of Kubernetes' own kind, unless validation is
@@ -300,10 +425,11 @@ impl Reader {
         });
         let custom: Vec<Arc<Kind>> = custom.map(Arc::new).collect();
         self.kinds.extend(custom);
-        for (object, value) in std::mem::take(&mut self.unknown) {
+        for (object, mut value) in std::mem::take(&mut self.unknown) {
             let (version, kind) = (text(&value, "/apiVersion"), text(&value, "/kind"));
             if let Some(known) = self.kind_of(version, kind) {
-                self.known(&known, object, value);
+                let checked = checked(&known, &mut value);
+                self.known(&known, object, value, checked);
             } else if let Some((field, problem)) = self.wrong_kind(version, kind) {
                 self.error(&object.location, kind.to_owned(), field, &problem);
             } else if kinds::is_left_out(version, kind) {
@@ -347,17 +473,13 @@ impl Reader {
         Some(("kind", format!("no matches for kind {kind:?} in version {version:?}{hint}")))
     }
 
-    fn known(&mut self, kind: &Arc<Kind>, object: DocumentObject, mut value: Value) {
-        if kind.has(REVIEW) || kind.rules == Rules::Event || kind.kind == "Lease" {
+    fn known(&mut self, kind: &Arc<Kind>, object: DocumentObject, mut value: Value, checked: Checked) {
+        if is_left_out(kind) {
             *self.manifests.ignored.entry(kind.kind.clone()).or_default() += 1;
             return;
         }
+        let Checked { misfits, is_over, is_unnamed, json } = checked;
         let location = object.location;
-        let misfits = schema::inspect(kind, &mut value);
-        if kind.is_namespaced() && namespace(&value).is_empty() && value["metadata"].is_object() {
-            value["metadata"]["namespace"] = "default".into();
-        }
-        let unnamed = name(&value).is_empty();
         let label = label(kind, if kind.is_namespaced() { namespace(&value) } else { "" }, name(&value));
         for unknown in misfits.unknown {
             let hint = suggestion(unknown.similar.as_deref());
@@ -372,18 +494,22 @@ impl Reader {
         if !misfits.wrong.is_empty() {
             return;
         }
-        if is_over(kind, &value) {
+        if is_over {
             if !list(&value, "/spec/resourceClaims").is_empty() {
                 self.manifests.finished.push((namespace(&value).to_owned(), uid(&value).to_owned()));
             }
             return;
         }
-        if unnamed && !self.generate_name(&mut value) {
+        if is_unnamed && !self.generate_name(&mut value) {
             let error = FieldError::required("metadata.name", "name or generateName is required");
             return self.error(&location, label, &error.field, &error.problem);
         }
-        self.dump.take(kind, &mut value, &location);
-        self.add(Manifest::new(kind.clone(), &value, location));
+        self.dump.note(kind, &value, &location);
+        self.add(if is_unnamed {
+            Manifest::new(kind.clone(), &value, location)
+        } else {
+            Manifest::encoded(kind.clone(), &value, json, location)
+        });
     }
 
     /// Adds an object. If the object exists already, the later manifest replaces it, provided that the API server's
@@ -412,7 +538,7 @@ impl Reader {
         };
         match changed {
             Ok(()) => {
-                if earlier.json != manifest.json {
+                if earlier.value() != manifest.value() {
                     let files = (earlier.location.file.clone(), manifest.location.file.clone());
                     self.replaced.entry(files).or_default().push(label);
                 }
@@ -498,21 +624,71 @@ impl Reader {
     }
 
     /// Applies the API server's rules to every object.
-    fn admit(&mut self, each: &mut dyn FnMut(&Manifest, Value) -> Result<(), FieldProblem>) {
+    fn admit(&mut self, each: &mut dyn FnMut(&Manifest, Admitted<'_>) -> Result<(), FieldProblem>) {
         let objects = std::mem::take(&mut self.manifests.objects);
-        for object in &objects {
+        let mut known = HashMap::new();
+        let mut rest = &objects[..];
+        while let Some(first) = rest.first() {
+            let end = rest.iter().take(BATCH).position(is_class).unwrap_or(rest.len().min(BATCH));
+            let (batch, others) = rest.split_at(if is_class(first) { 1 } else { end });
+            rest = others;
+            self.admit_batch(batch, &mut known, each);
+        }
+        self.manifests.objects = objects;
+    }
+
+    /// Applies the rules to objects that do not depend on each other. `known` has the pods that stand for their shapes.
+    fn admit_batch(
+        &mut self,
+        batch: &[Manifest],
+        known: &mut HashMap<*const Shape, Option<Box<Value>>>,
+        each: &mut dyn FnMut(&Manifest, Admitted<'_>) -> Result<(), FieldProblem>,
+    ) {
+        let (classes, features) = (std::mem::take(&mut self.manifests.classes), self.manifests.features);
+        let admitted = |object: &Manifest| {
             let mut value = object.value();
-            let admission = self.manifests.classes.admission(&object.kind, self.manifests.features);
-            let done = admission.create(&mut value).map_err(problems);
-            let done = done.and_then(|()| {
-                self.manifests.classes.add(&object.kind, &value);
-                each(object, value).map_err(|problem| vec![problem])
-            });
+            let done = classes.admission(&object.kind, features).create(&mut value);
+            done.map(|()| value).map_err(problems)
+        };
+        let shape_of = |object: &Manifest| match &object.content {
+            Content::Like { shape, .. } => Some(Arc::as_ptr(shape)),
+            Content::Json(_) => None,
+        };
+        let mut new = Vec::new();
+        for object in batch {
+            if let Some(shape) = shape_of(object)
+                && !known.contains_key(&shape)
+            {
+                known.insert(shape, None);
+                new.push(object);
+            }
+        }
+        let models = parallel::map(new.clone(), |object| admitted(object).ok().map(Box::new));
+        known.extend(new.into_iter().filter_map(shape_of).zip(models));
+        let model_of = |object: &Manifest| known.get(&shape_of(object)?)?.as_deref();
+        let whole: Vec<&Manifest> = batch.iter().filter(|object| model_of(object).is_none()).collect();
+        let mut whole = parallel::map(whole, admitted).into_iter();
+        let mut added = None;
+        for object in batch {
+            let done = match (&object.content, model_of(object)) {
+                (Content::Like { identity, .. }, Some(pod)) => {
+                    let whole = || admitted(object).unwrap_or_default();
+                    each(object, Admitted::Like { pod, identity, whole: &whole })
+                        .map_err(|problem| vec![problem])
+                }
+                _ => whole.next().unwrap_or_else(|| Err(Vec::new())).and_then(|value| {
+                    added = is_class(object).then(|| (object, value.clone()));
+                    each(object, Admitted::Whole(value)).map_err(|problem| vec![problem])
+                }),
+            };
             for FieldProblem { field, message } in done.err().into_iter().flatten() {
                 self.error(&object.location, object.label(), &field, &message);
             }
         }
-        self.manifests.objects = objects;
+        self.manifests.classes = classes;
+        if let Some((class, value)) = added {
+            self.manifests.classes.add(&class.kind, &value);
+        }
     }
 
     fn error(&mut self, location: &Location, object: String, field: &str, message: &str) {
@@ -524,6 +700,7 @@ impl Reader {
     fn doubt(&mut self, location: &Location, object: &str, field: String, message: String) {
         let (location, object) = (location.clone(), object.to_owned());
         let error = ManifestError { location, line: None, object, field, message };
+        self.doubts += 1;
         match self.validate {
             Validate::Strict => self.errors.push(error),
             Validate::Warn => self.warnings.push(error),
@@ -563,6 +740,36 @@ impl Reader {
     }
 }
 
+/// Checks the written form of an object. Leaves only what the object says, without the fields that only a server sets.
+fn checked(kind: &Kind, value: &mut Value) -> Checked {
+    if is_left_out(kind) {
+        return Checked::default();
+    }
+    let misfits = schema::inspect(kind, value);
+    if kind.is_namespaced() && namespace(value).is_empty() && value["metadata"].is_object() {
+        value["metadata"]["namespace"] = "default".into();
+    }
+    let (is_over, is_unnamed) = (is_over(kind, value), name(value).is_empty());
+    let mut json = Box::default();
+    if misfits.wrong.is_empty() && !is_over {
+        dump::strip(kind, value);
+        if !is_unnamed {
+            json = value.to_string().into();
+        }
+    }
+    Checked { misfits, is_over, is_unnamed, json }
+}
+
+/// Returns true for a class, which changes what the rules make of the objects that follow.
+fn is_class(object: &Manifest) -> bool {
+    matches!(object.kind.rules, Rules::PriorityClass | Rules::RuntimeClass)
+}
+
+/// Returns true for objects that say nothing about the cluster's future.
+fn is_left_out(kind: &Kind) -> bool {
+    kind.has(REVIEW) || kind.rules == Rules::Event || kind.kind == "Lease"
+}
+
 /// Returns true for a finished pod, and for a finished Job from a dump. Nothing depends on these objects.
 fn is_over(kind: &Kind, object: &Value) -> bool {
     match kind.rules {
@@ -574,6 +781,8 @@ fn is_over(kind: &Kind, object: &Value) -> bool {
         _ => false,
     }
 }
+
+mod units;
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ use harbormaster_api::Release;
 use serde_json::{Value, json};
 
 pub use latency::Latency;
-pub use measurement::Measurement;
+pub use measurement::{Lists, Measurement};
 pub use report::{Comparison, Ratio, Report, UnequalPair};
 pub use workload::{PLAIN, Size, SizeOverrides, WORKLOADS, Workload};
 

@@ -8,24 +8,25 @@ use std::{
 };
 
 use harbormaster_api::{
-    Node, Object, ObjectKind, Pod, Release,
+    Node, Object, ObjectKind, Pod, Release, Timestamp,
     features::{Feature, Features},
     wire::{DecodeError, Decoder},
 };
 use harbormaster_core::{EngineConfig, Input, cache::Cache};
 use harbormaster_framework::resource::{CustomKey, RawObject, ResourceKind, ResourceName};
 use harbormaster_manifests::{
-    FieldProblem, Location, Manifest, ManifestError, ManifestErrors, Manifests, ReadOptions, Source,
-    Validate,
+    ACCESS_PREFIX, Admitted, FieldProblem, Identity, Location, Manifest, ManifestError, ManifestErrors,
+    Manifests, ReadOptions, Source, Validate,
     edits::Step,
     notices::{ignored_line, missing_nodes_line},
 };
 use harbormaster_validation::{
     admission,
     kinds::{self, Rules},
-    value::{name, namespace, text, uid},
+    value::{list, name, namespace, text, uid},
 };
 use harbormaster_world::{
+    daemons::target,
     volumes::{Changes, ClaimEvent, Provisioners, Severity, Volumes, claim_key, pod_claims},
     workloads::{self, ExistingPods, Workload},
 };
@@ -287,14 +288,21 @@ impl Inventory {
 
     /// Adds a pod, unless it has finished.
     fn sort(&mut self, mut pod: Pod, value: &Value) {
+        if pod.uid.is_empty() {
+            pod.uid = pod.full_name().into();
+        }
+        if self.keeps_full && !pod.is_terminal() {
+            self.full.push((Input::Pod(pod.clone()), value.clone()));
+        }
+        self.place(pod);
+    }
+
+    fn place(&mut self, mut pod: Pod) {
         if pod.is_terminal() {
             return;
         }
         if pod.uid.is_empty() {
             pod.uid = pod.full_name().into();
-        }
-        if self.keeps_full {
-            self.full.push((Input::Pod(pod.clone()), value.clone()));
         }
         match &pod.node_name {
             Some(_) => self.bound.push(pod),
@@ -315,6 +323,9 @@ struct Builder {
     claims: Vec<Value>,
     /// Pods with resource claims. Missing claims are created for them at the end, and removed pods lose their claims.
     devices: PodClaims,
+    /// Pods that stand for others, decoded, by the address of what was decoded. `None` for those that must be taken as a
+    /// whole.
+    models: HashMap<*const Value, Option<Pod>>,
 }
 
 impl Builder {
@@ -327,10 +338,18 @@ impl Builder {
             orders: Vec::new(),
             claims: Vec::new(),
             devices: PodClaims::default(),
+            models: HashMap::new(),
         }
     }
 
-    fn take(&mut self, manifest: &Manifest, mut value: Value) -> Result<(), FieldProblem> {
+    fn take(&mut self, manifest: &Manifest, admitted: Admitted<'_>) -> Result<(), FieldProblem> {
+        if let Admitted::Like { pod, identity, .. } = admitted
+            && self.take_like(pod, identity)
+        {
+            self.orders.resize(self.cluster.pending.len(), manifest.order);
+            return Ok(());
+        }
+        let mut value = admitted.into_value();
         let kind = &*manifest.kind;
         if kind.rules == Rules::Pod {
             self.existing.add(&value);
@@ -355,6 +374,35 @@ impl Builder {
             self.workloads.push(workload);
         }
         Ok(())
+    }
+
+    /// Takes a pod that differs from `pod` in its identity. Returns false if it must be taken as a whole.
+    fn take_like(&mut self, pod: &Value, identity: &Identity) -> bool {
+        let Identity { name, uid, created, node, status, .. } = identity;
+        let (decoder, keeps_full) = (&mut self.decoder, self.cluster.keeps_full);
+        let model = self.models.entry(std::ptr::from_ref(pod)).or_insert_with(|| {
+            let has_claims =
+                !list(pod, "/spec/resourceClaims").is_empty() || pod_claims::of_pod(pod).next().is_some();
+            let model = if has_claims || keeps_full { None } else { decoder.pod_value(pod).ok() };
+            model.filter(|pod| !pod.spec.volumes.iter().any(|volume| volume.name.starts_with(ACCESS_PREFIX)))
+        });
+        let Some(model) = model else { return false };
+        let created_at = Timestamp::parse(created).ok();
+        let mut like =
+            Pod { name: (&**name).into(), uid: (&**uid).into(), created: created_at, ..model.clone() };
+        if !status.is_empty() {
+            let Ok(pod) = self.decoder.pod(format!("{{\"status\":{status}}}").as_bytes()) else {
+                return false;
+            };
+            like.status = pod.status;
+        }
+        if !node.is_empty() {
+            like.node_name = Some(self.decoder.interner().intern(node));
+        }
+        let target = if node.is_empty() { target(pod).unwrap_or_default() } else { node };
+        self.existing.add_like(pod, name, target, created);
+        self.cluster.place(like);
+        true
     }
 
     /// Creates the pods that workloads lack, settles claims and volumes, and returns the inventory.

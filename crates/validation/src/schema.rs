@@ -2,9 +2,10 @@
 
 mod declared_order;
 
-use std::{collections::HashMap, sync::OnceLock};
+use std::sync::OnceLock;
 
 use harbormaster_api::{Quantity, Release, Timestamp, similar::similar};
+use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::declared_order::in_declared_order;
@@ -93,7 +94,7 @@ pub enum Shape {
 }
 
 /// Fields of a type, by protobuf number.
-pub type Fields = HashMap<u64, Field>;
+pub type Fields = FxHashMap<u64, Field>;
 
 /// A type of the Kubernetes API.
 #[derive(Debug, Default)]
@@ -103,7 +104,9 @@ pub struct Type {
     /// True if values of the type are owned as a whole.
     pub whole: bool,
     /// Field numbers by name. The fields of an inlined type are listed in that type.
-    by_name: HashMap<&'static str, u64>,
+    by_name: FxHashMap<&'static str, u64>,
+    /// Numbers of the fields that are always written, and of those whose type is inlined.
+    filled: Vec<u64>,
 }
 
 impl Type {
@@ -134,15 +137,15 @@ pub fn find(name: &str) -> Option<&'static Type> {
     types().get(name)
 }
 
-fn types() -> &'static HashMap<&'static str, Type> {
-    static TYPES: OnceLock<HashMap<&'static str, Type>> = OnceLock::new();
+fn types() -> &'static FxHashMap<&'static str, Type> {
+    static TYPES: OnceLock<FxHashMap<&'static str, Type>> = OnceLock::new();
     TYPES.get_or_init(|| {
         let texts = [
             include_str!("schema.txt"),
             include_str!("schema_definitions.txt"),
             include_str!("schema_1.37.txt"),
         ];
-        let mut types: HashMap<&'static str, Type> = HashMap::new();
+        let mut types: FxHashMap<&'static str, Type> = FxHashMap::default();
         for line in texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#')) {
             let mut words = line.split(' ').peekable();
             let name = words.next().unwrap_or_default();
@@ -158,6 +161,9 @@ fn types() -> &'static HashMap<&'static str, Type> {
                     }
                     Some(_) => {}
                     None => {
+                        if field.always || field.shape == Shape::Inline {
+                            of.filled.push(number);
+                        }
                         of.by_name.insert(field.name, number);
                         of.fields.insert(number, field);
                     }
@@ -322,26 +328,30 @@ impl Walk {
     fn map(&mut self, name: &str, map: &mut Map<String, Value>) {
         let Some(of) = find(name) else { return };
         let is_object = of.by_name.contains_key("metadata");
-        for (key, value) in std::mem::take(map) {
-            let known = field_named(name, of, &key).filter(|(_, field)| field.is_in(self.release));
+        map.retain(|key, value| {
+            let known = field_named(name, of, key).filter(|(_, field)| field.is_in(self.release));
             if known.is_some_and(|(_, field)| field.is_off) {
-                continue;
+                return false;
             }
             if let Some((owner, field)) = known {
                 self.path.push(Step::Field(field.name));
-                if let Some(value) = self.field(owner, field, value) {
-                    map.insert(key, value);
-                }
+                let fitted = self.field(owner, field, value.take());
                 self.path.pop();
-            } else if is_object && matches!(key.as_str(), "kind" | "apiVersion") {
-                map.insert(key, value);
-            } else if self.notes {
+                let is_kept = fitted.is_some();
+                *value = fitted.unwrap_or_default();
+                return is_kept;
+            }
+            if is_object && matches!(key.as_str(), "kind" | "apiVersion") {
+                return true;
+            }
+            if self.notes {
                 let path = self.shown(true);
                 let dot = if path.is_empty() { "" } else { "." };
-                let similar = similar(&key, names(of, self.release)).map(str::to_owned);
+                let similar = similar(key, names(of, self.release)).map(str::to_owned);
                 self.unknown.push(UnknownField { field: format!("{path}{dot}{key}"), similar });
             }
-        }
+            false
+        });
         fill(of, self.release, map);
     }
 
@@ -349,29 +359,27 @@ impl Walk {
     fn field(&mut self, owner: &str, field: &Field, value: Value) -> Option<Value> {
         let value = match (field.shape, value) {
             (_, Value::Null) => return None,
-            (Shape::List, Value::Array(list)) => {
+            (Shape::List, Value::Array(mut list)) => {
                 if list.is_empty() && !field.always {
                     return None;
                 }
-                let mut fitted = Vec::with_capacity(list.len());
-                for (at, element) in list.into_iter().enumerate() {
+                for (at, element) in list.iter_mut().enumerate() {
                     self.path.push(Step::Index(at));
-                    fitted.push(self.single(owner, field, element));
+                    *element = self.single(owner, field, element.take());
                     self.path.pop();
                 }
-                Value::Array(fitted)
+                Value::Array(list)
             }
-            (Shape::Map, Value::Object(map)) => {
+            (Shape::Map, Value::Object(mut map)) => {
                 if map.is_empty() && !field.always {
                     return None;
                 }
-                let mut fitted = Map::new();
-                for (key, element) in map {
+                for (key, element) in &mut map {
                     self.path.push(Step::Key(key.clone()));
-                    fitted.insert(key, self.single(owner, field, element));
+                    *element = self.single(owner, field, element.take());
                     self.path.pop();
                 }
-                Value::Object(fitted)
+                Value::Object(map)
             }
             (Shape::List, other) => {
                 self.wrong_field(owner, &other, "a list", &format!("[]{}", name_of(field.of)));
@@ -506,7 +514,8 @@ fn field_named<'a>(name: &'a str, of: &'static Type, key: &str) -> Option<(&'a s
 
 /// Adds the fields that are always present.
 fn fill(of: &'static Type, release: Release, map: &mut Map<String, Value>) {
-    for field in of.fields.values().filter(|field| field.is_in(release)) {
+    let fields = of.filled.iter().filter_map(|number| of.fields.get(number));
+    for field in fields.filter(|field| field.is_in(release)) {
         if field.shape == Shape::Inline {
             if let Some(inner) = find(field.of) {
                 fill(inner, release, map);

@@ -73,13 +73,24 @@ struct OwnedPod {
 impl ExistingPods {
     /// Adds a pod.
     pub fn add(&mut self, pod: &Value) {
-        self.names.insert(format!("{}/{}", namespace(pod), name(pod)));
+        self.add_like(
+            pod,
+            name(pod),
+            target(pod).unwrap_or_default(),
+            text(pod, "/metadata/creationTimestamp"),
+        );
+    }
+
+    /// Adds a pod that differs from the given one in its name, the node that it runs on or is tied to, and its time of
+    /// creation.
+    pub fn add_like(&mut self, pod: &Value, name: &str, node: &str, created: &str) {
+        self.names.insert(format!("{}/{name}", namespace(pod)));
         let Some(owner) = controller(pod) else { return };
         let owner = format!("{}/{}/{}", text(owner, "/kind"), namespace(pod), text(owner, "/name"));
         self.by_owner.entry(owner).or_default().push(OwnedPod {
-            name: name(pod).to_owned(),
-            node: target(pod).unwrap_or_default().to_owned(),
-            created: text(pod, "/metadata/creationTimestamp").to_owned(),
+            name: name.to_owned(),
+            node: node.to_owned(),
+            created: created.to_owned(),
             is_ending: !text(pod, "/metadata/deletionTimestamp").is_empty(),
         });
     }

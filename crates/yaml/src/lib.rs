@@ -5,11 +5,12 @@
 //! contains the rules. Every node records its line and column.
 //!
 //! Reading order: `node` (the tree), `lookup` (fields by path, repeated keys), `reader` (conversion of a text to nodes,
-//! as a whole or piece by piece), `scalar` and `key` (the meaning of scalars), `write` (conversion of JSON to text).
+//! as a whole or piece by piece), `quick` (a fast path for most texts), `scalar` and `key` (the meaning of scalars), `write` (conversion of JSON to text).
 
 mod key;
 mod lookup;
 mod node;
+pub mod quick;
 mod reader;
 mod scalar;
 mod write;

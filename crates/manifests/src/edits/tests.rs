@@ -72,8 +72,8 @@ fn edited(text: &str, edits: &[Edit]) -> Result<(BTreeMap<String, Value>, Vec<St
         .collect();
     let mut objects = BTreeMap::new();
     let options = ReadOptions { edits: &steps, ..ReadOptions::default() };
-    let read = Manifests::read(&[source], options, |manifest, value| {
-        objects.insert(manifest.label(), value);
+    let read = Manifests::read(&[source], options, |manifest, admitted| {
+        objects.insert(manifest.label(), admitted.into_value());
         Ok(())
     });
     read.map(|read| (objects, read.notices())).map_err(|errors| errors.to_string())

@@ -223,8 +223,8 @@ items:
 ";
     let mut stored = HashMap::new();
     let source = Source { name: "f.yaml".into(), text: text.into() };
-    let manifests = Manifests::read(&[source], ReadOptions::default(), |manifest, value| {
-        stored.insert(manifest.label(), value);
+    let manifests = Manifests::read(&[source], ReadOptions::default(), |manifest, admitted| {
+        stored.insert(manifest.label(), admitted.into_value());
         Ok(())
     })
     .unwrap();

@@ -59,6 +59,37 @@ pub struct Measurement {
     /// Times from creation to binding, if the pods were created at a given rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Cost of the lists that a start needs, if the start is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lists: Option<Lists>,
+}
+
+/// Cost of listing all nodes and pods, one kind after the other, in protobuf. No scheduler can start faster than the API
+/// server encodes these lists.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lists {
+    /// Time until a client that decodes nothing has the lists, in seconds.
+    pub seconds: f64,
+    /// CPU time of kube-apiserver and etcd, in milliseconds.
+    pub server_cpu_ms: f64,
+    /// Size of the lists, in MiB.
+    pub mib: f64,
+}
+
+impl Lists {
+    fn measure(cluster: &ControlPlane) -> Result<Self> {
+        let (begun, before) = (Instant::now(), server_cpu(cluster)?);
+        let mut size = 0;
+        for path in ["/api/v1/nodes?resourceVersion=0", "/api/v1/pods?resourceVersion=0"] {
+            size += cluster.client().get_as(path, "application/vnd.kubernetes.protobuf")?.len();
+        }
+        Ok(Self {
+            seconds: begun.elapsed().as_secs_f64(),
+            server_cpu_ms: milliseconds(server_cpu(cluster)?.saturating_sub(before)),
+            mib: size as f64 / f64::from(1 << 20),
+        })
+    }
 }
 
 /// Runs `contender` once on its own control plane.
@@ -72,7 +103,7 @@ pub(super) fn measure(
     let client = cluster.client().clone();
     let creator = Creator { client: &client, workload, size, threads: options.threads, rate: options.rate };
     creator.prepare()?;
-    if options.backlog && workload.load == Load::Pods {
+    if options.backlog && matches!(workload.load, Load::Pods | Load::Start) {
         creator.create_measured()?;
     }
     let watcher = Watcher::bindings(&client)?;
@@ -87,6 +118,7 @@ pub(super) fn measure(
         feature_gates: gates.collect(),
         ..StartOptions::default()
     };
+    let lists = (workload.load == Load::Start).then(|| Lists::measure(&cluster)).transpose()?;
     let start = Instant::now();
     let mut scheduler = Scheduler::start(contender, &cluster, &start_options)?;
     let warm_up = creator.warm_up();
@@ -100,8 +132,8 @@ pub(super) fn measure(
             match workload.load {
                 Load::Updates => updating = Some(creator.update_statuses()?),
                 Load::SteadyPods => creator.replace_measured(&watcher, PATIENCE)?,
-                Load::Pods if !options.backlog => creator.create_measured()?,
-                Load::Pods => {}
+                Load::Pods | Load::Start if !options.backlog => creator.create_measured()?,
+                Load::Pods | Load::Start => {}
             }
             if updating.is_none() {
                 watcher.wait_for(warm_up + size.pods, PATIENCE)?;
@@ -144,6 +176,7 @@ pub(super) fn measure(
         volume_writes: volumes.as_ref().map_or(0, VolumeController::writes),
         churn_pods,
         latency: creations.and_then(|creations| Latency::between(&creations, &watcher)),
+        lists,
     })
 }
 

@@ -94,12 +94,15 @@ const LATENCY: [Column; 2] = [
     ("p99 ms", |run| run.latency.map_or(f64::NAN, |latency| latency.p99_ms)),
 ];
 
-/// Columns that only the machine-readable output has.
-const FURTHER: [Column; 3] = [
+/// Columns that the text shows, too, if starts were measured.
+const START: [Column; 3] = [
     ("start CPU-ms", |run| run.start_cpu_ms),
     ("peak MiB", |run| run.peak_mib),
-    ("server CPU-ms/pod", |run| run.server_cpu_ms_per_pod),
+    ("lists s", |run| run.lists.map_or(f64::NAN, |lists| lists.seconds)),
 ];
+
+/// Columns that only the machine-readable output always has.
+const FURTHER: [Column; 3] = [START[0], START[1], ("server CPU-ms/pod", |run| run.server_cpu_ms_per_pod)];
 
 impl Report {
     pub(super) fn new(names: [&'static str; 2], mut workloads: Vec<Comparison>) -> Self {
@@ -128,7 +131,9 @@ impl Report {
 
     fn table(&self) -> Table {
         let has_latency = self.workloads.iter().any(Comparison::has_latency);
+        let has_lists = self.workloads.iter().any(Comparison::has_lists);
         let shown = SHOWN.iter().chain(LATENCY.iter().filter(|_| has_latency));
+        let shown = shown.chain(START.iter().filter(|_| has_lists));
         // The last column compares the other workloads with plain pods, so it is omitted if plain pods were not
         // measured.
         let against_plain = self.workloads.iter().any(|workload| workload.cpu_against_plain != [None, None]);
@@ -150,7 +155,9 @@ impl Report {
                 title = "";
             }
             let mut row = vec![String::new(), "ratio".to_owned()];
-            row.extend(workload.ratios.iter().take(shown.clone().count()).map(Ratio::to_string));
+            let ratio = |name: &str| workload.ratios.iter().find(|ratio| ratio.name == name);
+            let ratios = shown.clone().map(|(name, _)| ratio(name).map(Ratio::to_string).unwrap_or_default());
+            row.extend(ratios.filter(|_| !workload.ratios.is_empty()));
             if workload.ratios.is_empty() && !workload.unequal.is_empty() {
                 row.push("none: unequal work".to_owned());
             }
@@ -181,7 +188,8 @@ impl Comparison {
             pairs().filter(|(left, right)| UnequalPair::of(0, left, right).is_none()).collect();
         let has_latency = runs.iter().flatten().any(|run| run.latency.is_some());
         let latency = LATENCY.iter().filter(|_| has_latency);
-        let columns = SHOWN.iter().chain(latency).chain(&FURTHER);
+        let lists = START[2..].iter().filter(|_| runs.iter().flatten().any(|run| run.lists.is_some()));
+        let columns = SHOWN.iter().chain(latency).chain(lists).chain(&FURTHER);
         let ratios = columns.filter_map(|column| ratio(*column, &equal)).collect();
         let unequal =
             (1..).zip(pairs()).filter_map(|(pair, (left, right))| UnequalPair::of(pair, left, right));
@@ -191,6 +199,10 @@ impl Comparison {
 
     fn has_latency(&self) -> bool {
         self.runs.iter().flatten().any(|run| run.latency.is_some())
+    }
+
+    fn has_lists(&self) -> bool {
+        self.runs.iter().flatten().any(|run| run.lists.is_some())
     }
 
     /// Median CPU time per pod of one contender's runs that delivered all events.

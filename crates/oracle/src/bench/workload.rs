@@ -25,7 +25,7 @@ pub(super) const MEASURED: &str = "measured";
 /// Number of init pods per namespace in workloads with many namespaces.
 const PODS_PER_NAMESPACE: usize = 40;
 
-/// Number of Deployments among which pods are distributed in turn, as in an ordinary cluster.
+/// Number of Deployments or templates among which pods are distributed in turn, as in an ordinary cluster.
 const GROUPS: usize = 500;
 
 /// Name of the workload of plain pods, without init pods or constraints.
@@ -62,6 +62,8 @@ pub(super) enum Load {
     Pods,
     /// Bind measured pods that come in small groups, each of which is deleted before the next one is created.
     SteadyPods,
+    /// Bind the first pods after a start in a cluster with many bound pods.
+    Start,
     /// Take note of status updates of init pods and nodes. They take the place of the measured pods, so there are as
     /// many updates as the size has pods.
     Updates,
@@ -160,7 +162,7 @@ const GANGS_OF_64: Workload = Workload {
 };
 
 /// All workloads.
-pub static WORKLOADS: [Workload; 27] = [
+pub static WORKLOADS: [Workload; 29] = [
     BASE,
     Workload {
         name: "SchedulingPodAffinity",
@@ -190,6 +192,13 @@ pub static WORKLOADS: [Workload; 27] = [
     Workload {
         name: "DeploymentsApart",
         measured_pod: |index| pods::anti_affine_in_group(index % GROUPS),
+        ..BASE
+    },
+    Workload { name: "ManyTemplates", measured_pod: |index| pods::of_template(index % GROUPS), ..BASE },
+    Workload {
+        name: "Restart",
+        size: Size { nodes: 5000, init_pods: 50_000, pods: 500 },
+        load: Load::Start,
         ..BASE
     },
     Workload {

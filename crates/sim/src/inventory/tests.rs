@@ -212,3 +212,62 @@ fn custom_resources_are_kept_with_the_defaults_of_their_schema() {
         assert!(told.contains(expected), "{told}");
     }
 }
+
+#[test]
+fn replicas_become_the_same_pods_as_when_each_is_read_on_its_own() {
+    let pod = |template: u8, i: u8| {
+        let (time, access) = (format!("2026-01-01T00:0{template}:0{i}Z"), format!("kube-api-access-abcd{i}"));
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("p{template}-{i}"), "uid": format!("u{template}-{i}"), "creationTimestamp": time, "labels": {"app": "a"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "s", "controller": true}]},
+            "spec": {
+                "nodeName": format!("n{i}"), "volumes": [{"name": access, "projected": {"sources": []}}],
+                "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}},
+                    "volumeMounts": [{"name": access, "mountPath": "/x"}]}],
+            },
+            "status": {
+                "phase": "Running", "startTime": time, "podIP": format!("10.0.0.{i}"),
+                "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": time}],
+            },
+        });
+        match template {
+            0 => {}
+            1 => {
+                pod["spec"]["volumes"][0] =
+                    json!({"name": access, "persistentVolumeClaim": {"claimName": "data"}});
+            }
+            2 => {
+                let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+                pod["spec"]["volumes"][0] =
+                    json!({"name": access, "ephemeral": {"volumeClaimTemplate": claim}});
+            }
+            3 => drop(pod["metadata"].as_object_mut().and_then(|metadata| metadata.remove("uid"))),
+            4 => drop(pod["spec"].as_object_mut().and_then(|spec| spec.remove("nodeName"))),
+            5 => pod["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-01-01"),
+            _ => pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "gpu"}]),
+        }
+        pod
+    };
+    for templates in [vec![0, 1, 2, 3, 4, 6], vec![5]] {
+        let pods: Vec<Value> = templates.iter().flat_map(|of| (1..5).map(|i| pod(*of, i))).collect();
+        let text = harbormaster_yaml::write(&json!({"apiVersion": "v1", "kind": "List", "items": pods}));
+        for full in [false, true] {
+            let read = |text: String| {
+                let source = Source { name: "f.yaml".into(), text };
+                Inventory::from_sources(&[source], Reading { full, ..Reading::default() })
+                    .map_err(|e| e.to_string())
+            };
+            // The mark of the document's end keeps the text from being read piece by piece.
+            let (fast, slow) = (read(text.clone()), read(text.clone() + "...\n"));
+            assert_eq!(fast.is_err(), templates == [5], "{:?}", fast.err());
+            let shown = |read: Result<Inventory, String>| {
+                read.map(|cluster| {
+                    let full: Vec<Value> = cluster.full.into_iter().map(|(_, value)| value).collect();
+                    (cluster.bound, cluster.pending, cluster.custom, full, cluster.notices)
+                })
+            };
+            assert_eq!(shown(fast), shown(slow));
+        }
+    }
+}

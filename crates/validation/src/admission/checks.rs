@@ -51,7 +51,7 @@ pub(super) const PORT_NUMBER: Check = Check::Number(1..=65535, "must be between 
 pub(super) fn check(value: &Value, place: &str, checks: Checks, errors: &mut Errors) {
     for (name, check) in checks {
         let value = if name.is_empty() { value } else { value.get(name).unwrap_or(&Value::Null) };
-        if value.is_null() && !check.applies_to_missing() {
+        if value.is_null() && !check.applies_to_missing() || check.passes(value) {
             continue;
         }
         let dot = if place.is_empty() || name.is_empty() { "" } else { "." };
@@ -64,6 +64,22 @@ impl Check {
         match self {
             Self::Declared(check) => check.applies_to_missing(),
             check => matches!(check, Self::Required(_) | Self::Choice(_)),
+        }
+    }
+
+    /// Returns true if the value certainly passes a check that does not look inside it. Most values do, and then nobody
+    /// needs to know their path.
+    fn passes(&self, value: &Value) -> bool {
+        let text = value.as_str();
+        match self {
+            Self::Required(_) => !is_empty(value),
+            Self::Choice(known) => !is_empty(value) && text.is_none_or(|text| known.contains(&text)),
+            Self::OneOf(known) => text.is_none_or(|text| known.contains(&text)),
+            Self::Form(form) => text.is_none_or(|text| form(text).is_empty()),
+            Self::Number(range, _) => value.as_i64().is_none_or(|number| range.contains(&number)),
+            Self::Declared(check) => check.passes(value),
+            Self::Each(_) | Self::Unique(_) => value.as_array().is_none_or(Vec::is_empty),
+            Self::Fields(_) | Self::By(_) => false,
         }
     }
 

@@ -16,6 +16,7 @@ fn runs(values: &[f64]) -> Vec<Measurement> {
         volume_writes: 0,
         churn_pods: 0,
         latency: None,
+        lists: None,
     };
     values.iter().map(run).collect()
 }

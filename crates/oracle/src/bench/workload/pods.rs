@@ -126,6 +126,14 @@ fn namespaces() -> Value {
     json!([super::init_namespace(0), super::MEASURED])
 }
 
+/// A pod whose requests only pods of the same template have. No pod requests more than a plain one.
+pub(super) fn of_template(template: usize) -> Value {
+    let mut pod = requesting(&format!("{}m", 100 - template % 50));
+    let memory = format!("{}Mi", 500 - template / 50);
+    pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory.into();
+    pod
+}
+
 fn requesting(cpu: &str) -> Value {
     let mut pod = without_requests();
     pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu, "memory": "500Mi"}});

@@ -260,3 +260,13 @@ fn groups_are_refused_with_a_release_that_has_none() {
 fn names_of_devices(devices: &[Value]) -> BTreeSet<&str> {
     devices.iter().filter_map(|device| device["name"].as_str()).collect()
 }
+
+#[test]
+fn templates_differ_in_their_requests_alone() {
+    let workload = Workload::named("ManyTemplates").unwrap();
+    let pods = (0..2 * GROUPS).map(|index| workload.measured_pod(index)["spec"].to_string());
+    let templates: BTreeSet<String> = pods.collect();
+    assert_eq!(templates.len(), GROUPS);
+    let first = workload.measured_pod(0)["spec"]["containers"][0]["resources"]["requests"].clone();
+    assert_eq!(first, json!({"cpu": "100m", "memory": "500Mi"}));
+}
