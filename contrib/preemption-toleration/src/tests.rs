@@ -4,7 +4,10 @@ use harbormaster::{
     Registry,
     api::{Timestamp, pod::PodCondition},
     serde_json::{Value, from_value, json},
-    testkit::{PodBuilder, WhatIfTrial, cluster, custom, node, pod, profile, set_custom},
+    testkit::{
+        PodBuilder, Trial, WhatIfTrial, answers_are_repeatable, cluster, custom, node, pod, profile,
+        random::Dice, set_custom,
+    },
 };
 
 use super::*;
@@ -182,4 +185,87 @@ fn arguments_are_checked_as_those_of_default_preemption() {
         assert_eq!(built(percentage, absolute).unwrap_err(), error);
     }
     assert!(built(0, 0).unwrap_err().contains("cannot be zero at the same time"));
+}
+
+/// A full cluster with pods of several classes and ages.
+fn random_world(dice: &mut Dice) -> (Vec<PriorityClass>, Cluster) {
+    let classes: Vec<Value> = (0..3)
+        .map(|at| {
+            let (minimum, seconds) =
+                (dice.pick(&["120", "160", "1000"]), dice.pick(&["-1", "0", "50", "5000"]));
+            let annotations = json!({ MINIMUM: minimum, SECONDS: seconds });
+            class(&format!("class-{at}"), if dice.one_in(4) { Value::Null } else { annotations })
+        })
+        .collect();
+    let known = classes.iter().map(|class| custom::<PriorityClass>(class).object).collect();
+    let mut pods = Vec::new();
+    for on in ["n0", "n1", "n2"] {
+        for at in 0..4 {
+            let name = format!("{on}-{at}");
+            let victim =
+                victim(&format!("class-{}", dice.below(3)), dice.below(100) as i64).uid(&name).on(on);
+            let priority = dice.pick(&[100, 140, 150, 200]);
+            pods.push(victim.priority(priority).pod(|pod| pod.name = name.into()).spec(|spec| {
+                spec.containers[0].requests = vec![("cpu".into(), 1000)];
+            }));
+        }
+    }
+    let mut nodes = cluster(["n0", "n1", "n2"].map(|name| node(name).allocatable("4", "8Gi", 110)), pods);
+    nodes.set_now(Timestamp::from_secs(NOW));
+    set_custom::<PriorityClass>(&mut nodes, classes);
+    (known, nodes)
+}
+
+#[test]
+fn it_passes_the_conformance_checks() {
+    let mut registry = Registry::default();
+    registry.register::<Room>();
+    let profile = profile(&registry, &[("Filter", &["Room"])]);
+    let (plugin, mut found) = (plugin(), [0, 0]);
+    for seed in 0..100 {
+        let mut dice = Dice::new(seed);
+        let (classes, nodes) = random_world(&mut dice);
+        let preemptor = pod("p").cpu(dice.pick(&["1", "2", "3"])).priority(150).info();
+        let meanwhile = pod("meanwhile").cpu("4").priority(130).info();
+        answers_are_repeatable(&Trial::of(plugin.clone()), &nodes, &preemptor, &meanwhile);
+        // Pods that may be evicted, and their nodes.
+        let mut may_go: Vec<(String, Str)> = Vec::new();
+        for row in nodes.order() {
+            for pod in nodes.node(*row).pods().iter().filter(|pod| pod.priority() < 150) {
+                let class = pod.spec.priority_class.as_deref().and_then(|name| name.strip_prefix("class-"));
+                let class: usize = class.unwrap().parse().unwrap();
+                if classes[class].protected_until(pod, 150, Timestamp::from_secs(NOW)).is_none() {
+                    may_go.push((pod.name.to_string(), nodes.node(*row).name().clone()));
+                }
+            }
+        }
+        let mut world = WhatIfTrial::new(profile.clone(), nodes);
+        let mut ask = |pod: &Arc<PodInfo>| match world.ask(&plugin, pod).unwrap() {
+            PostFiltered::Nominate { node, victims, .. } => {
+                Some((node, victims.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>()))
+            }
+            _ => None,
+        };
+        let answer = ask(&preemptor);
+        ask(&meanwhile);
+        assert_eq!(ask(&preemptor), answer, "seed {seed}: another answer when asked again");
+        let needed = (preemptor.request().milli_cpu / 1000) as usize;
+        let of_node = |name: &str| may_go.iter().filter(|(_, node)| *node == name).count();
+        match answer {
+            Some((node, victims)) => {
+                found[0] += 1;
+                assert_eq!(victims.len(), needed, "seed {seed}: {victims:?}");
+                for victim in &victims {
+                    let victim = (victim.clone(), node.clone());
+                    assert!(may_go.contains(&victim), "seed {seed}: {victim:?} may not be evicted");
+                }
+            }
+            None => {
+                found[1] += 1;
+                let helps = ["n0", "n1", "n2"].iter().any(|name| of_node(name) >= needed);
+                assert!(!helps, "seed {seed}: evictions help");
+            }
+        }
+    }
+    assert!(found.iter().all(|count| *count > 10), "{found:?}");
 }

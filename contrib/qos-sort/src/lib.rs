@@ -27,11 +27,11 @@ impl QueueSort for QOSSort {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{collections::BTreeSet, sync::Arc};
 
     use harbormaster::{
         api::Timestamp,
-        testkit::{PodBuilder, pod},
+        testkit::{PodBuilder, Trial, cluster, order_is_strict, pod, random::Dice},
     };
 
     use super::*;
@@ -58,6 +58,22 @@ mod tests {
             for second in 0..queued.len() {
                 assert_eq!(QOSSort.less(of(first), of(second)), first < second, "{first} {second}");
             }
+        }
+    }
+
+    #[test]
+    fn it_passes_the_conformance_checks() {
+        for seed in 0..20 {
+            let mut dice = Dice::new(seed);
+            let mut random = |at: usize| {
+                let pod = dice.pod(&format!("p{at}")).priority(dice.pick(&[0, 0, 1]));
+                let pod = if dice.one_in(3) { limited(pod) } else { pod };
+                (pod.info(), Timestamp::from_secs(dice.below(4) as i64))
+            };
+            let pods: Vec<_> = (0..25).map(&mut random).collect();
+            let classes: BTreeSet<_> = pods.iter().map(|(pod, _)| pod.derived.qos).collect();
+            assert!(classes.len() > 1, "all pods are alike");
+            order_is_strict(&Trial::of(QOSSort), &cluster([], []), &pods);
         }
     }
 }

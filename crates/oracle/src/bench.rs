@@ -9,6 +9,7 @@ mod chart;
 mod churn;
 mod creation;
 mod latency;
+mod load_watcher;
 mod measurement;
 mod report;
 mod svg;
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 pub use latency::Latency;
 pub use measurement::{Lists, Measurement};
 pub use report::{Comparison, Ratio, Report, UnequalPair};
-pub use workload::{PLAIN, Size, SizeOverrides, WORKLOADS, Workload};
+pub use workload::{PLAIN, PLUGIN_WORKLOADS, Size, SizeOverrides, WORKLOADS, Workload};
 
 use crate::scheduler::Contender;
 
@@ -88,11 +89,15 @@ pub(crate) fn alternating(pairs: usize) -> impl Iterator<Item = usize> {
     (0..pairs * 2).map(|turn| (turn / 2 + turn) % 2)
 }
 
-/// Scheduler configuration of both contenders.
-fn configuration() -> Value {
-    json!({
+/// Returns the configuration of both contenders, with the default profile or another one.
+fn configuration(profile: Option<Value>) -> Value {
+    let mut config = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"qps": 5000, "burst": 5000},
-    })
+    });
+    if let Some(profile) = profile {
+        config["profiles"] = json!([profile]);
+    }
+    config
 }

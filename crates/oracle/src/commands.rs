@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use harbormaster_api::Release;
-use harbormaster_oracle::harbormaster::{self, harbormaster_binary};
+use harbormaster_oracle::harbormaster::{self, harbormaster_binary, plugins_binary};
 use harbormaster_oracle::scheduler::Contender;
 
 /// A contender, as named on the command line.
@@ -57,6 +57,14 @@ impl HarbormasterArguments {
         match &self.harbormaster {
             Some(path) => harbormaster::existing(path.clone()),
             None => harbormaster_binary(shipped),
+        }
+    }
+
+    /// Returns the program that contains the plugins of scheduler-plugins.
+    pub(crate) fn plugins_binary(&self, shipped: bool) -> Result<PathBuf, harbormaster::Error> {
+        match &self.harbormaster {
+            Some(path) => harbormaster::existing(path.clone()),
+            None => plugins_binary(shipped),
         }
     }
 

@@ -29,6 +29,16 @@ pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return existing(PathBuf::from(path));
     }
+    build("harbormaster", &["-p", "harbormaster", "--features", "otlp"], shipped)
+}
+
+/// Returns the path of the program `harbormaster-plugins`, which contains the plugins of scheduler-plugins, as
+/// [`harbormaster_binary`] does for `harbormaster`.
+pub fn plugins_binary(shipped: bool) -> Result<PathBuf, Error> {
+    build("harbormaster-plugins", &["-p", "scheduler-plugins"], shipped)
+}
+
+fn build(program: &str, package: &[&str], shipped: bool) -> Result<PathBuf, Error> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (profile, folder) = match (shipped, cfg!(debug_assertions)) {
         (true, _) => ("dist", "dist"),
@@ -36,18 +46,18 @@ pub fn harbormaster_binary(shipped: bool) -> Result<PathBuf, Error> {
         (false, true) => ("dev", "debug"),
     };
     let mut command = cargo();
-    command.args(["build", "--quiet", "--bin", "harbormaster", "--profile", profile]);
+    command.args(["build", "--quiet", "--bin", program, "--profile", profile]);
     // With a test among the targets of the workspace, cargo chooses the same features for all crates as `cargo test
     // --workspace`, so everything that the test run has built is used again. They include the features that are shipped.
     match profile {
         "dev" => command.args(["--workspace", "--test", "nothing_left_behind"]),
-        _ => command.args(["-p", "harbormaster", "--features", "otlp"]),
+        _ => command.args(package),
     };
     if !command.current_dir(&workspace).status()?.success() {
         return Err(Error::Build);
     }
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
-    existing(target.join(folder).join("harbormaster"))
+    existing(target.join(folder).join(program))
 }
 
 /// Returns a command for the cargo that started this process, or otherwise for the one on the `PATH`. The command runs

@@ -25,6 +25,8 @@ const POLL: Duration = Duration::from_millis(10);
 pub enum Contender {
     /// The real kube-scheduler.
     KubeScheduler,
+    /// The real kube-scheduler with the plugins of scheduler-plugins, run from the executable file at this path.
+    SchedulerPlugins(PathBuf),
     /// Harbormaster, run from the executable file at this path.
     Harbormaster(PathBuf),
     /// Another build of Harbormaster, with which the first one is compared.
@@ -37,6 +39,7 @@ impl Contender {
     pub fn name(&self) -> &'static str {
         match self {
             Self::KubeScheduler => "kube-scheduler",
+            Self::SchedulerPlugins(_) => "scheduler-plugins",
             Self::Harbormaster(_) => "harbormaster",
             Self::Baseline(_) => "baseline",
         }
@@ -69,10 +72,11 @@ pub struct Scheduler {
 #[derive(Debug)]
 enum Process {
     KubeScheduler(Component),
+    SchedulerPlugins(Program),
     Harbormaster(Program),
 }
 
-/// Harbormaster's process. Unlike a [`Component`], it does not exit when its standard input is closed.
+/// A process that does not exit when its standard input is closed, unlike a [`Component`].
 #[derive(Debug)]
 struct Program {
     child: Child,
@@ -93,6 +97,7 @@ impl Scheduler {
     pub fn start(contender: &Contender, cluster: &Endpoint, options: &StartOptions) -> Result<Self> {
         let mut scheduler = match contender {
             Contender::KubeScheduler => start_kube_scheduler(cluster, options)?,
+            Contender::SchedulerPlugins(binary) => start_scheduler_plugins(binary, cluster, options)?,
             Contender::Harbormaster(binary) | Contender::Baseline(binary) => {
                 start_harbormaster(binary, cluster, options)?
             }
@@ -116,7 +121,7 @@ impl Scheduler {
     pub fn pid(&self) -> u32 {
         match &self.process {
             Process::KubeScheduler(component) => component.pid(),
-            Process::Harbormaster(program) => program.child.id(),
+            Process::SchedulerPlugins(program) | Process::Harbormaster(program) => program.child.id(),
         }
     }
 
@@ -124,7 +129,9 @@ impl Scheduler {
     pub fn check(&mut self) -> Result<()> {
         let (status, log) = match &mut self.process {
             Process::KubeScheduler(component) => (component.exit_status()?, component.log_path().to_owned()),
-            Process::Harbormaster(program) => (program.child.try_wait()?, program.log.clone()),
+            Process::SchedulerPlugins(program) | Process::Harbormaster(program) => {
+                (program.child.try_wait()?, program.log.clone())
+            }
         };
         match status {
             None => Ok(()),
@@ -156,12 +163,24 @@ impl Scheduler {
     pub fn stop(self) -> Result<()> {
         match self.process {
             Process::KubeScheduler(component) => component.stop().map(drop).map_err(Into::into),
-            Process::Harbormaster(program) => program.stop(),
+            Process::SchedulerPlugins(program) | Process::Harbormaster(program) => program.stop(),
         }
     }
 }
 
 impl Program {
+    /// Starts a program whose output goes to the file `log`.
+    fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
+        let output = File::create(&log)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("running {}", command.get_program().display()))?;
+        Ok(Self { child, log })
+    }
+
     fn stop(mut self) -> Result<()> {
         process::terminate(self.child.id()).context("running kill")?;
         let deadline = Instant::now() + GRACE;
@@ -210,6 +229,26 @@ fn leader_election(options: &StartOptions) -> String {
 }
 
 fn start_kube_scheduler(cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
+    let (flags, metrics) = kube_scheduler_flags(options)?;
+    let component = cluster.start_kube_scheduler(&options.config, &flags)?;
+    Ok(Scheduler { process: Process::KubeScheduler(component), metrics })
+}
+
+fn start_scheduler_plugins(binary: &Path, cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
+    let (flags, metrics) = kube_scheduler_flags(options)?;
+    let config = cluster.write_scheduler_config(&options.config)?;
+    let mut command = Command::new(binary);
+    command.arg(format!("--config={}", config.display())).args(flags);
+    if metrics.is_none() {
+        command.arg("--secure-port=0");
+    }
+    command.arg(format!("--cert-dir={}", config.with_extension("").display()));
+    let program = Program::start(&mut command, config.with_extension("scheduler-plugins.log"))?;
+    Ok(Scheduler { process: Process::SchedulerPlugins(program), metrics })
+}
+
+/// Returns the flags of kube-scheduler that `options` require, and a client for its metrics.
+fn kube_scheduler_flags(options: &StartOptions) -> Result<(Vec<String>, Option<ApiClient>)> {
     let mut gates = options.feature_gates.clone();
     if options.parity {
         // A streamed initial list is delivered in the random order of a Go map.
@@ -219,14 +258,12 @@ fn start_kube_scheduler(cluster: &Endpoint, options: &StartOptions) -> Result<Sc
     if !gates.is_empty() {
         flags.push(format!("--feature-gates={}", gates.join(",")));
     }
-    let mut metrics = None;
-    if options.metrics {
-        let (port, client) = metrics_port()?;
-        flags.extend(port);
-        metrics = Some(client);
+    if !options.metrics {
+        return Ok((flags, None));
     }
-    let component = cluster.start_kube_scheduler(&options.config, &flags)?;
-    Ok(Scheduler { process: Process::KubeScheduler(component), metrics })
+    let (port, client) = metrics_port()?;
+    flags.extend(port);
+    Ok((flags, Some(client)))
 }
 
 /// Returns Harbormaster's flag that makes it reproduce the kube-scheduler of a release.
@@ -236,8 +273,6 @@ pub(crate) fn emulating(release: Release) -> String {
 
 fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
     let config = cluster.write_scheduler_config(&options.config)?;
-    let log = config.with_extension("harbormaster.log");
-    let output = File::create(&log)?;
     let mut command = Command::new(binary);
     command
         .arg("run")
@@ -259,13 +294,8 @@ fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions)
     if options.parity {
         command.arg("--parity");
     }
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        .spawn()
-        .with_context(|| format!("running {}", binary.display()))?;
-    Ok(Scheduler { process: Process::Harbormaster(Program { child, log }), metrics })
+    let program = Program::start(&mut command, config.with_extension("harbormaster.log"))?;
+    Ok(Scheduler { process: Process::Harbormaster(program), metrics })
 }
 
 fn tail(log: &Path) -> String {

@@ -4,6 +4,7 @@
 mod batches;
 mod hints;
 mod indexes;
+mod orders;
 mod permits;
 mod reserves;
 mod resources;
@@ -21,6 +22,7 @@ use harbormaster_framework::{
 pub use batches::{adding_and_removing_is_neutral, batch_equals_single};
 pub use hints::{what_helps_wakes, what_helps_wakes_anywhere};
 pub use indexes::index_equals_rebuilt_one;
+pub use orders::order_is_strict;
 pub use permits::permit_lets_all_go;
 pub use reserves::reserve_is_taken_back;
 pub use resources::resource_fits_definition;

@@ -24,8 +24,8 @@ pub mod words;
 pub use clusters::{cluster, nominate, profile, profile_for, profile_with_args, profile_with_weights};
 pub use conformance::{
     adding_and_removing_is_neutral, answers_are_repeatable, batch_equals_single, index_equals_rebuilt_one,
-    permit_lets_all_go, reads_are_complete, reserve_is_taken_back, resource_fits_definition, row_scope_holds,
-    scores_are_valid, what_helps_wakes, what_helps_wakes_anywhere,
+    order_is_strict, permit_lets_all_go, reads_are_complete, reserve_is_taken_back, resource_fits_definition,
+    row_scope_holds, scores_are_valid, what_helps_wakes, what_helps_wakes_anywhere,
 };
 pub use custom::{custom, remove_custom, set_custom};
 pub use fake_api::FakeApi;

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use serde_json::json;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
 
 use super::watcher::Watcher;
 use super::workload::{Creation, MEASURED, Size, Workload};
@@ -18,7 +18,12 @@ const WARM_UP: usize = 100;
 const GROUP: usize = 10;
 
 /// Collections whose objects lose their status when they are created.
-const WITHOUT_STATUS: [&str; 2] = ["/persistentvolumes", "/resourceclaims"];
+const WITHOUT_STATUS: [&str; 3] = ["/persistentvolumes", "/resourceclaims", "/appgroups"];
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Longest time until the API server serves a custom resource.
+const SERVED: Duration = Duration::from_secs(30);
 
 /// Creates the objects of one run of a workload.
 #[derive(Debug)]
@@ -37,8 +42,11 @@ impl Creator<'_> {
         for namespace in self.workload.namespaces(self.size) {
             self.client.post("/api/v1/namespaces", &namespace).context("creating a namespace")?;
         }
+        for definition in self.workload.definitions()? {
+            self.define(&definition).context("creating a custom resource")?;
+        }
         for (collection, object) in self.workload.fixtures(self.size) {
-            self.client.post(&collection, &object).context("creating a fixture")?;
+            self.create_one(&collection, &object).context("creating a fixture")?;
         }
         self.create(self.size.nodes, |index| {
             let mut all = vec![("/api/v1/nodes".to_owned(), self.workload.node(index))];
@@ -103,17 +111,33 @@ impl Creator<'_> {
     /// Creates the objects that `objects(index)` returns, each in its collection, for every index below `count`.
     fn create(&self, count: usize, objects: impl Fn(usize) -> Vec<Creation> + Sync) -> Result<()> {
         self.each(count, |index| {
-            for (collection, object) in objects(index) {
-                let created = self.client.post(&collection, &object)?;
-                let name = created["metadata"]["name"].as_str().unwrap_or_default();
-                if WITHOUT_STATUS.iter().any(|end| collection.ends_with(end)) && object["status"].is_object()
-                {
-                    let status = json!({"status": object["status"]});
-                    self.client.merge_patch(&format!("{collection}/{name}/status"), &status)?;
-                }
-            }
-            Ok(())
+            objects(index).iter().try_for_each(|(collection, object)| self.create_one(collection, object))
         })
+    }
+
+    fn create_one(&self, collection: &str, object: &Value) -> Result<()> {
+        let created = self.client.post(collection, object)?;
+        let name = created["metadata"]["name"].as_str().unwrap_or_default();
+        if WITHOUT_STATUS.iter().any(|end| collection.ends_with(end)) && object["status"].is_object() {
+            let status = json!({"status": object["status"]});
+            self.client.merge_patch(&format!("{collection}/{name}/status"), &status)?;
+        }
+        Ok(())
+    }
+
+    /// Creates a CustomResourceDefinition, and waits until the API server serves the resource.
+    fn define(&self, definition: &Value) -> Result<()> {
+        self.client.post(DEFINITIONS, definition)?;
+        let spec = &definition["spec"];
+        let part = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let [group, plural] = [&spec["group"], &spec["names"]["plural"]].map(part);
+        let version = part(&spec["versions"][0]["name"]);
+        let deadline = Instant::now() + SERVED;
+        while let Err(error) = self.client.get(&format!("/apis/{group}/{version}/{plural}")) {
+            ensure!(Instant::now() < deadline, "{plural} are not served: {error}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// Calls `act` for every index below `count`, on several threads.

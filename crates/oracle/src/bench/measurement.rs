@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::churn::Churn;
 use super::creation::Creator;
 use super::latency::Latency;
+use super::load_watcher;
 use super::volume_controller::VolumeController;
 use super::watcher::Watcher;
 use super::workload::{Load, Size, Workload};
@@ -113,8 +114,12 @@ pub(super) fn measure(
 
     let gates = [(workload.has_groups(), groups::GATE), (workload.has_racks(), groups::TOPOLOGY_GATE)];
     let gates = gates.into_iter().filter(|(is_on, _)| *is_on).map(|(_, gate)| gate.to_owned());
+    let watcher_url = match workload.has_plugin() {
+        true => load_watcher::serve(size.nodes)?,
+        false => String::new(),
+    };
     let start_options = StartOptions {
-        config: configuration().to_string(),
+        config: configuration(workload.profile(&watcher_url)).to_string(),
         feature_gates: gates.collect(),
         ..StartOptions::default()
     };

@@ -2,6 +2,7 @@
 
 mod devices;
 mod groups;
+mod plugins;
 mod pods;
 mod volumes;
 
@@ -12,6 +13,8 @@ use serde_json::{Value, json};
 
 use devices::{Devices, Request};
 use groups::{Groups, Policy};
+pub use plugins::PLUGIN_WORKLOADS;
+use plugins::Plugin;
 use volumes::{Source, Volumes};
 
 use super::updates;
@@ -48,6 +51,8 @@ pub struct Workload {
     volumes: Volumes,
     devices: Option<Devices>,
     groups: Option<Groups>,
+    /// Plugin of scheduler-plugins that both contenders use.
+    plugin: Option<Plugin>,
     /// Objects that must exist before the first pod, each with its collection.
     fixtures: fn() -> Vec<(&'static str, Value)>,
     /// A pod that is created at regular intervals during the measurement.
@@ -132,6 +137,7 @@ const BASE: Workload = Workload {
     volumes: Volumes::None,
     devices: None,
     groups: None,
+    plugin: None,
     fixtures: Vec::new,
     churn_pod: None,
     load: Load::Pods,
@@ -161,7 +167,7 @@ const GANGS_OF_64: Workload = Workload {
     ..GANGS
 };
 
-/// All workloads.
+/// All workloads for kube-scheduler.
 pub static WORKLOADS: [Workload; 29] = [
     BASE,
     Workload {
@@ -329,7 +335,29 @@ impl Workload {
     /// Returns the workload with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        WORKLOADS.iter().find(|workload| workload.name == name)
+        WORKLOADS.iter().chain(&PLUGIN_WORKLOADS).find(|workload| workload.name == name)
+    }
+
+    /// Returns true if the workload needs a plugin of scheduler-plugins.
+    #[must_use]
+    pub fn has_plugin(&self) -> bool {
+        self.plugin.is_some()
+    }
+
+    /// Returns true if the workload needs a plugin that is in the version of scheduler-plugins that is compared.
+    #[must_use]
+    pub fn has_released_plugin(&self) -> bool {
+        self.plugin.is_some_and(|plugin| plugin.is_released)
+    }
+
+    /// Returns the profile of the contenders, given the address of load-watcher's service; `None` for the default.
+    pub(super) fn profile(&self, watcher: &str) -> Option<Value> {
+        Some(self.plugin.as_ref()?.profile(watcher))
+    }
+
+    /// Returns the definitions of the custom resources.
+    pub(super) fn definitions(&self) -> Result<Vec<Value>> {
+        self.plugin.as_ref().map_or(Ok(Vec::new()), Plugin::definitions)
     }
 
     /// Returns true if Kubernetes of this release has all that the workload needs.
@@ -371,7 +399,8 @@ impl Workload {
     pub(super) fn fixtures(&self, size: Size) -> Vec<Creation> {
         let own = (self.fixtures)().into_iter().map(|(collection, object)| (collection.to_owned(), object));
         let groups = self.groups.into_iter().flat_map(|groups| groups.of(size.pods));
-        own.chain(self.devices.iter().flat_map(Devices::fixtures)).chain(groups).collect()
+        let of_plugin = self.plugin.iter().flat_map(|plugin| plugin.objects(size));
+        own.chain(self.devices.iter().flat_map(Devices::fixtures)).chain(groups).chain(of_plugin).collect()
     }
 
     /// Returns true if the measured pods are in groups.
@@ -394,11 +423,12 @@ impl Workload {
         self.devices.is_some()
     }
 
-    /// Returns the storage objects and devices of a node.
+    /// Returns the storage objects, devices and custom object of a node.
     pub(super) fn equipment_of_node(&self, index: usize) -> Vec<Creation> {
         let node = node_name(index);
         let devices = self.devices.iter().flat_map(|devices| devices.of_node(&init_namespace(0), &node));
-        self.volumes.of_node(&node).into_iter().chain(devices).collect()
+        let of_plugin = self.plugin.iter().filter_map(|plugin| plugin.of_node(index));
+        self.volumes.of_node(&node).into_iter().chain(devices).chain(of_plugin).collect()
     }
 
     /// Returns a node with the host name label that a kubelet sets. The node is in a zone if the workload has zones.
@@ -411,6 +441,11 @@ impl Workload {
         }
         if self.has_racks() {
             labels[groups::RACK] = format!("rack-{}", index / groups::NODES_PER_RACK).into();
+        }
+        if self.has_plugin() {
+            for (key, value) in plugins::node_labels(index) {
+                labels[key] = value.into();
+            }
         }
         let status = match self.load {
             Load::Updates => updates::node_status(index, &resources),

@@ -5,7 +5,8 @@ use std::{fs, path::PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use harbormaster_oracle::{
-    bench::{Options, PLAIN, SizeOverrides, WORKLOADS, Workload, run},
+    bench::{Options, PLAIN, PLUGIN_WORKLOADS, SizeOverrides, WORKLOADS, Workload, run},
+    components::FamilyBinary,
     harbormaster,
     scheduler::Contender,
 };
@@ -13,14 +14,18 @@ use harbormaster_oracle::{
 use super::{ContenderName, HarbormasterArguments, KubeArguments};
 use crate::Format;
 
-/// Name that selects every workload of the release.
+/// Name that selects every workload of the release that kube-scheduler can run.
 const ALL: &str = "all";
+
+/// Name that selects plain pods and every workload that the scheduler of scheduler-plugins can run.
+const PLUGINS: &str = "plugins";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     kube: KubeArguments,
-    /// Workload to run; may be repeated
+    /// Workload to run; may be repeated. If one of them needs a plugin of scheduler-plugins, `harbormaster-plugins` is
+    /// compared with the scheduler of scheduler-plugins
     #[arg(
         long = "workload",
         value_name = "NAME",
@@ -72,9 +77,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
         let Self { nodes, init_pods, pods, scale, .. } = *self;
+        let workloads = self.workloads();
+        let with_plugins = workloads.iter().any(|workload| workload.has_plugin());
         let options = Options {
             release: self.kube.release,
-            workloads: self.workloads(),
+            workloads: workloads.clone(),
             sizing: SizeOverrides { nodes, init_pods, pods, scale },
             pairs: self.pairs.max(1),
             threads: self.threads,
@@ -83,9 +90,9 @@ impl Arguments {
         };
         let left = match &self.baseline {
             Some(file) => Contender::Baseline(harbormaster::existing(file.clone())?),
-            None => self.harbormaster.contender(ContenderName::KubeScheduler, true)?,
+            None => self.contender(ContenderName::KubeScheduler, with_plugins)?,
         };
-        let right = self.harbormaster.contender(self.right, true)?;
+        let right = self.contender(self.right, with_plugins)?;
         let report = run(&options, [&left, &right], |workload, name, run| {
             eprintln!(
                 "{workload}, {name}: {:.0} pods/s, {:.3} CPU-ms/pod, {:.0} MiB, first binding after {:.2} s, {} events, \
@@ -111,19 +118,35 @@ impl Arguments {
         Ok(true)
     }
 
+    /// Returns a contender, which contains the plugins of scheduler-plugins if `with_plugins` is true.
+    fn contender(&self, name: ContenderName, with_plugins: bool) -> Result<Contender> {
+        if !with_plugins {
+            return Ok(self.harbormaster.contender(name, true)?);
+        }
+        Ok(match name {
+            ContenderName::KubeScheduler => {
+                Contender::SchedulerPlugins(FamilyBinary::scheduler()?.path().to_owned())
+            }
+            ContenderName::Harbormaster => Contender::Harbormaster(self.harbormaster.plugins_binary(true)?),
+        })
+    }
+
     /// Returns the selected workloads in the order of their definition, so that plain pods come first.
     fn workloads(&self) -> Vec<&'static Workload> {
         let is_selected = |workload: &&'static Workload| {
-            let mut names = self.workloads.iter();
             let exists = workload.exists_in(self.kube.release);
-            names.any(|name| {
-                name.eq_ignore_ascii_case(workload.name) || exists && name.eq_ignore_ascii_case(ALL)
+            self.workloads.iter().any(|name| {
+                let is = |other: &str| name.eq_ignore_ascii_case(other);
+                is(workload.name)
+                    || is(ALL) && exists && !workload.has_plugin()
+                    || is(PLUGINS) && (workload.has_released_plugin() || workload.name == PLAIN)
             })
         };
-        WORKLOADS.iter().filter(is_selected).collect()
+        WORKLOADS.iter().chain(&PLUGIN_WORKLOADS).filter(is_selected).collect()
     }
 }
 
 fn names() -> Vec<&'static str> {
-    WORKLOADS.iter().map(|workload| workload.name).chain([ALL]).collect()
+    let workloads = WORKLOADS.iter().chain(&PLUGIN_WORKLOADS);
+    workloads.map(|workload| workload.name).chain([ALL, PLUGINS]).collect()
 }

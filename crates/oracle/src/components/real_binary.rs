@@ -68,15 +68,26 @@ impl RealBinary {
 pub struct FamilyBinary(PathBuf);
 
 impl FamilyBinary {
-    /// Returns the program, which is built if necessary, as by [`RealBinary::ensure`].
+    /// Returns the program that answers questions about the plugins. It is built if necessary, as by
+    /// [`RealBinary::ensure`].
     pub fn ensure() -> Result<Self, Error> {
+        Self::build(".", "family", "the plugins of scheduler-plugins")
+    }
+
+    /// Returns the scheduler of scheduler-plugins, which is built in the same way.
+    pub fn scheduler() -> Result<Self, Error> {
+        let package = "sigs.k8s.io/scheduler-plugins/cmd/scheduler";
+        Self::build(package, "family-scheduler", "the scheduler of scheduler-plugins")
+    }
+
+    fn build(package: &'static str, name: &'static str, description: &'static str) -> Result<Self, Error> {
         let module = GoModule {
             directory: "tests/family",
-            package: ".",
-            name: "family",
+            package,
+            name,
             versions: Versions::MAIN,
             reference: "k8s.io/kubernetes",
-            description: "the plugins of scheduler-plugins",
+            description,
             minutes: 3,
         };
         module.ensure().map(|program| Self(program.path))

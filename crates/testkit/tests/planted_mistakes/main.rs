@@ -14,6 +14,7 @@ mod batches;
 mod events;
 mod hints;
 mod indexes;
+mod orders;
 mod permits;
 mod reads;
 mod reserves;
@@ -40,7 +41,7 @@ struct Family {
     mistakes: &'static [Planted],
 }
 
-const TABLE: [Family; 11] = [
+const TABLE: [Family; 12] = [
     Family { name: "scope", right: scope::right, mistakes: scope::MISTAKES },
     Family { name: "states", right: states::right, mistakes: states::MISTAKES },
     Family { name: "reads", right: reads::right, mistakes: reads::MISTAKES },
@@ -51,6 +52,7 @@ const TABLE: [Family; 11] = [
     Family { name: "events", right: events::right, mistakes: events::MISTAKES },
     Family { name: "resources", right: resources::right, mistakes: resources::MISTAKES },
     Family { name: "permits", right: permits::right, mistakes: permits::MISTAKES },
+    Family { name: "orders", right: orders::right, mistakes: orders::MISTAKES },
     Family { name: "reserves", right: reserves::right, mistakes: reserves::MISTAKES },
 ];
 

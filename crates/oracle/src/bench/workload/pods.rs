@@ -4,9 +4,23 @@ use serde_json::{Value, json};
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
+pub(super) const REGION: &str = "topology.kubernetes.io/region";
+
+/// Label of nodes with a number.
+pub(super) const RANK: &str = "example.com/rank";
+
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 const HIGH_PRIORITY: &str = "high";
+
+/// Priority class of victims that tolerate preemption by some pods.
+const TOLERANT: &str = "tolerant";
+
+/// Name of the AppGroup.
+pub(super) const APPLICATION: &str = "shop";
+
+/// Number of seccomp profiles among which pods are distributed in turn.
+pub(super) const PROFILES: usize = 50;
 
 /// A pod without requests.
 pub(super) fn without_requests() -> Value {
@@ -111,6 +125,64 @@ pub(super) fn preemptor() -> Value {
 /// Priority class of preemptors. A real API server accepts a priority in a pod only if it comes from a priority class.
 pub(super) fn priority_class() -> Value {
     json!({"metadata": {"name": HIGH_PRIORITY}, "value": 10})
+}
+
+/// A pod whose limits equal its requests.
+pub(super) fn guaranteed() -> Value {
+    let mut pod = plain();
+    let resources = &mut pod["spec"]["containers"][0]["resources"];
+    resources["limits"] = resources["requests"].clone();
+    pod
+}
+
+/// A pod that may use more CPU than it requests.
+pub(super) fn limited() -> Value {
+    let mut pod = plain();
+    pod["spec"]["containers"][0]["resources"]["limits"] = json!({"cpu": "200m"});
+    pod
+}
+
+/// A pod of the AppGroup.
+pub(super) fn of_application(workload: &str) -> Value {
+    let mut pod = plain();
+    pod["metadata"]["labels"] = json!({
+        "appgroup.diktyo.x-k8s.io": APPLICATION,
+        "appgroup.diktyo.x-k8s.io.workload": workload,
+    });
+    pod
+}
+
+/// A pod of a PodGroup.
+pub(super) fn of_pod_group(name: &str) -> Value {
+    let mut pod = plain();
+    pod["metadata"]["labels"] = json!({"scheduling.x-k8s.io/pod-group": name});
+    pod
+}
+
+/// A pod with a seccomp profile.
+pub(super) fn confined(index: usize) -> Value {
+    let mut pod = plain();
+    let path = format!("operator/default/profile-{}.json", index % PROFILES);
+    pod["spec"]["securityContext"] =
+        json!({"seccompProfile": {"type": "Localhost", "localhostProfile": path}});
+    pod
+}
+
+/// A [victim] that tolerates preemption by pods with a priority below that of [preemptors](preemptor).
+pub(super) fn tolerant_victim() -> Value {
+    let mut pod = victim();
+    pod["spec"]["priorityClassName"] = TOLERANT.into();
+    pod
+}
+
+/// Priority class of [`tolerant_victim`].
+pub(super) fn tolerant_class() -> Value {
+    let prefix = "preemption-toleration.scheduling.x-k8s.io";
+    let annotations = json!({
+        format!("{prefix}/minimum-preemptable-priority"): "10",
+        format!("{prefix}/toleration-seconds"): "3600",
+    });
+    json!({"metadata": {"name": TOLERANT, "annotations": annotations}, "value": 1})
 }
 
 pub(super) fn namespace(name: String) -> Value {

@@ -1,5 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use harbormaster_setup::{Choices, Setup};
+
 use super::*;
 
 const DEFAULT: SizeOverrides = SizeOverrides { nodes: None, init_pods: None, pods: None, scale: 1.0 };
@@ -14,7 +16,7 @@ fn names(objects: &[Value]) -> BTreeSet<&str> {
 
 #[test]
 fn every_workload_has_room_for_its_pods_at_every_scale() {
-    for workload in &WORKLOADS {
+    for workload in WORKLOADS.iter().chain(&PLUGIN_WORKLOADS) {
         for scale in [1.0, 0.1, 0.013, 0.001] {
             workload.check(SizeOverrides { scale, ..DEFAULT }.of(workload), Release::V1_37).unwrap();
         }
@@ -23,7 +25,7 @@ fn every_workload_has_room_for_its_pods_at_every_scale() {
 
 #[test]
 fn every_init_pod_is_on_a_node_and_in_a_namespace_that_exist() {
-    for workload in &WORKLOADS {
+    for workload in WORKLOADS.iter().chain(&PLUGIN_WORKLOADS) {
         let size = SizeOverrides { scale: 0.02, ..DEFAULT }.of(workload);
         let nodes: Vec<Value> = (0..size.nodes).map(|index| workload.node(index)).collect();
         let namespaces = workload.namespaces(size);
@@ -41,7 +43,7 @@ fn every_init_pod_is_on_a_node_and_in_a_namespace_that_exist() {
 
 #[test]
 fn init_pods_are_spread_evenly_and_are_alone_on_a_node_if_they_repel_others() {
-    for workload in &WORKLOADS {
+    for workload in WORKLOADS.iter().chain(&PLUGIN_WORKLOADS) {
         let size = SizeOverrides { scale: 0.02, ..DEFAULT }.of(workload);
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for (_, pod) in init_pods(workload, size) {
@@ -269,4 +271,46 @@ fn templates_differ_in_their_requests_alone() {
     assert_eq!(templates.len(), GROUPS);
     let first = workload.measured_pod(0)["spec"]["containers"][0]["resources"]["requests"].clone();
     assert_eq!(first, json!({"cpu": "100m", "memory": "500Mi"}));
+}
+
+#[test]
+fn every_profile_has_a_plugin_that_exists() {
+    for workload in &PLUGIN_WORKLOADS {
+        let profile = workload.profile("http://127.0.0.1:1").unwrap();
+        let plugin = workload.name.split('-').next().unwrap();
+        assert!(profile["plugins"].to_string().contains(&format!("\"{plugin}\"")), "{plugin}: {profile}");
+        let mut choices = Choices::default();
+        scheduler_plugins::register(&mut choices.plugins);
+        let config = crate::bench::configuration(Some(profile)).to_string();
+        Setup::read(Some(("", &config)), &choices).unwrap_or_else(|error| panic!("{plugin}: {error}"));
+    }
+}
+
+#[test]
+fn every_custom_object_is_of_a_defined_resource_in_a_namespace_that_exists() {
+    for workload in &PLUGIN_WORKLOADS {
+        let size = SizeOverrides { scale: 0.02, ..DEFAULT }.of(workload);
+        let definitions = workload.definitions().unwrap();
+        let is_defined = |collection: &str| {
+            definitions.iter().any(|definition| {
+                let spec = &definition["spec"];
+                let group = format!("/apis/{}/", spec["group"].as_str().unwrap());
+                let plural = format!("/{}", spec["names"]["plural"].as_str().unwrap());
+                collection.starts_with(&group) && collection.ends_with(&plural)
+            })
+        };
+        let namespaces = workload.namespaces(size);
+        let namespaces: BTreeSet<&str> = names(&namespaces).into_iter().chain(["default"]).collect();
+        let objects = workload.fixtures(size).into_iter().chain(workload.equipment_of_node(0));
+        for (collection, _) in objects.filter(|(collection, _)| !collection.contains(".k8s.io/v1/")) {
+            assert!(is_defined(&collection), "{}: {collection}", workload.name);
+            let namespace =
+                collection.split_once("/namespaces/").and_then(|(_, rest)| rest.split('/').next());
+            assert!(
+                namespace.is_none_or(|namespace| namespaces.contains(namespace)),
+                "{}: {collection}",
+                workload.name
+            );
+        }
+    }
 }
