@@ -81,7 +81,7 @@ pub(crate) fn units(text: &str) -> Option<Vec<Unit<'_>>> {
             None => units.push(Unit { document: 1, line, piece: Piece::Json(text), list: None }),
             Some(json::List { kind, version, items }) => {
                 let head = Arc::new(ListHead { kind, version });
-                add_members(&mut units, [1, line as usize], head, items.into_iter().map(Piece::Json));
+                add_members(&mut units, (1, line), head, items.into_iter().map(Piece::Json));
             }
         }
         return Some(units);
@@ -100,7 +100,7 @@ pub(crate) fn units(text: &str) -> Option<Vec<Unit<'_>>> {
                     value("kind").and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default();
                 let head = Arc::new(ListHead { kind, version: value("apiVersion") });
                 let pieces = items.into_iter().map(Piece::YamlElement);
-                add_members(&mut units, [document, line as usize], head, pieces);
+                add_members(&mut units, (document, line), head, pieces);
             }
         }
     }
@@ -109,16 +109,12 @@ pub(crate) fn units(text: &str) -> Option<Vec<Unit<'_>>> {
 
 fn add_members<'t>(
     units: &mut Vec<Unit<'t>>,
-    [document, line]: [usize; 2],
+    (document, line): (usize, u64),
     head: Arc<ListHead>,
     pieces: impl Iterator<Item = Piece<'t>>,
 ) {
-    units.extend(pieces.enumerate().map(|(i, piece)| Unit {
-        document,
-        line: line as u64,
-        piece,
-        list: Some((head.clone(), i)),
-    }));
+    let member = |(i, piece)| Unit { document, line, piece, list: Some((head.clone(), i)) };
+    units.extend(pieces.enumerate().map(member));
 }
 
 impl<'t> Unit<'t> {

@@ -19,6 +19,7 @@ use harbormaster_api::{
 };
 use harbormaster_core::{BindOutcome, Effect, Engine, Input};
 use harbormaster_framework::resource::{CustomKey, RawObject};
+use harbormaster_oracle::family::profiles::{at_score, everywhere, sorts, sorts_everywhere};
 use harbormaster_setup::{Choices, Setup};
 use serde_json::{Value, json};
 
@@ -46,24 +47,6 @@ struct Shape {
 
 fn nothing() -> Vec<(&'static str, Value)> {
     Vec::new()
-}
-
-fn at_score(name: &str, args: Value) -> Value {
-    json!({
-        "plugins": {"score": {"enabled": [{"name": name, "weight": 10}]}},
-        "pluginConfig": [{"name": name, "args": args}],
-    })
-}
-
-fn everywhere(name: &str, args: Value) -> Value {
-    json!({
-        "plugins": {"multiPoint": {"enabled": [{"name": name}]}},
-        "pluginConfig": [{"name": name, "args": args}],
-    })
-}
-
-fn sorts(name: &str) -> Value {
-    json!({"plugins": {"queueSort": {"enabled": [{"name": name}], "disabled": [{"name": "*"}]}}})
 }
 
 const LOADS: &str = "nodeloads.v1alpha1.trimaran.scheduler-plugins.x-k8s.io";
@@ -224,13 +207,13 @@ fn shapes() -> Vec<Shape> {
     vec![
         Shape {
             name: "NodeResourceTopologyMatch",
-            profile: || everywhere("NodeResourceTopologyMatch", json!({})),
+            profile: || everywhere("NodeResourceTopologyMatch", &json!({})),
             objects: topologies,
             change: |_, _, spec| guaranteed(spec),
         },
         Shape {
             name: "NetworkOverhead",
-            profile: || everywhere("NetworkOverhead", json!({})),
+            profile: || everywhere("NetworkOverhead", &json!({})),
             objects: application,
             change: of_the_application,
         },
@@ -242,19 +225,19 @@ fn shapes() -> Vec<Shape> {
         },
         Shape {
             name: "TargetLoadPacking",
-            profile: || at_score("TargetLoadPacking", json!({})),
+            profile: || at_score("TargetLoadPacking", &json!({})),
             objects: loads,
             change: plain,
         },
         Shape {
             name: "LoadVariationRiskBalancing",
-            profile: || at_score("LoadVariationRiskBalancing", json!({})),
+            profile: || at_score("LoadVariationRiskBalancing", &json!({})),
             objects: loads,
             change: plain,
         },
         Shape {
             name: "LowRiskOverCommitment",
-            profile: || at_score("LowRiskOverCommitment", json!({})),
+            profile: || at_score("LowRiskOverCommitment", &json!({})),
             objects: loads,
             change: |_, _, spec| spec.containers[0].limits = vec![("cpu".into(), 100)],
         },
@@ -264,14 +247,14 @@ fn shapes() -> Vec<Shape> {
                 let model = json!({"k0": 471.7, "k1": -91.5, "k2": -0.07});
                 let models: serde_json::Map<String, Value> =
                     (0..NODES).map(|at| (format!("node-{at}"), model.clone())).collect();
-                at_score("Peaks", json!({"NodePowerModel": models}))
+                at_score("Peaks", &json!({"NodePowerModel": models}))
             },
             objects: loads,
             change: plain,
         },
         Shape {
             name: "SySched",
-            profile: || at_score("SySched", json!({})),
+            profile: || at_score("SySched", &json!({})),
             objects: profiles,
             change: |at, pod, _| {
                 let path = format!("localhost/operator/default/profile-{}.json", at % 50);
@@ -280,7 +263,7 @@ fn shapes() -> Vec<Shape> {
         },
         Shape {
             name: "NodeResourcesAllocatable",
-            profile: || at_score("NodeResourcesAllocatable", json!({})),
+            profile: || at_score("NodeResourcesAllocatable", &json!({})),
             objects: nothing,
             change: plain,
         },
@@ -293,14 +276,14 @@ fn shapes() -> Vec<Shape> {
                     "metadataType": "Number",
                     "scoringStrategy": "Highest",
                 });
-                at_score("NodeMetadata", args)
+                at_score("NodeMetadata", &args)
             },
             objects: nothing,
             change: plain,
         },
         Shape {
             name: "PodState",
-            profile: || at_score("PodState", json!({})),
+            profile: || at_score("PodState", &json!({})),
             objects: nothing,
             change: |at, pod, _| {
                 if at < NODES && at % 10 == 0 {
@@ -334,11 +317,7 @@ fn shapes() -> Vec<Shape> {
         Shape { name: "QOSSort", profile: || sorts("QOSSort"), objects: nothing, change: plain },
         Shape {
             name: "Coscheduling",
-            profile: || {
-                let mut profile = everywhere("Coscheduling", json!({}));
-                profile["plugins"]["queueSort"] = sorts("Coscheduling")["plugins"]["queueSort"].take();
-                profile
-            },
+            profile: || sorts_everywhere("Coscheduling"),
             objects: groups,
             change: |at, pod, _| {
                 let group = format!("g{}", at / 8);

@@ -10,6 +10,7 @@
 mod clusters;
 mod evictions;
 mod ours;
+pub mod profiles;
 mod real;
 
 use std::collections::BTreeMap;

@@ -152,6 +152,18 @@ const CLAIMING: Workload = Workload {
     ..BASE
 };
 
+/// Plain pods while others preempt.
+const PREEMPTION: Workload = Workload {
+    name: "PreemptionAsync",
+    size: Size { nodes: 5000, init_pods: 20_000, pods: 2000 },
+    // Four pods of 900m leave 400m free.
+    capacity: Capacity { init_pods: 4, pods: 8 },
+    init_pod: pods::victim,
+    fixtures: || vec![("/apis/scheduling.k8s.io/v1/priorityclasses", pods::priority_class())],
+    churn_pod: Some(pods::preemptor),
+    ..BASE
+};
+
 /// Plain pods in gangs of three.
 const GANGS: Workload = Workload {
     name: "GangScheduling",
@@ -236,16 +248,7 @@ pub static WORKLOADS: [Workload; 29] = [
         fixtures: || vec![("/api/v1/namespaces/measured/services", pods::service())],
         ..BASE
     },
-    Workload {
-        name: "PreemptionAsync",
-        size: Size { nodes: 5000, init_pods: 20_000, pods: 2000 },
-        // Four pods of 900m leave 400m free.
-        capacity: Capacity { init_pods: 4, pods: 8 },
-        init_pod: pods::victim,
-        fixtures: || vec![("/apis/scheduling.k8s.io/v1/priorityclasses", pods::priority_class())],
-        churn_pod: Some(pods::preemptor),
-        ..BASE
-    },
+    PREEMPTION,
     Workload {
         name: "SchedulingInTreePVs",
         size: Size { nodes: 5000, init_pods: 1000, pods: 2000 },

@@ -8,9 +8,10 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use super::{
-    BASE, Capacity, Creation, MEASURED, Namespaces, PODS_PER_NAMESPACE, Size, Workload, init_namespace,
+    BASE, Creation, MEASURED, Namespaces, PODS_PER_NAMESPACE, PREEMPTION, Size, Workload, init_namespace,
     node_name, pods,
 };
+use crate::family::profiles::{at_score, everywhere, sorts, sorts_everywhere};
 
 /// Number of zones. Three of them make up a region.
 const ZONES: usize = 9;
@@ -155,14 +156,11 @@ pub static PLUGIN_WORKLOADS: [Workload; 16] = [
     },
     Workload {
         name: "PreemptionToleration",
-        size: Size { nodes: 5000, init_pods: 20_000, pods: 2000 },
-        capacity: Capacity { init_pods: 4, pods: 8 },
         init_pod: pods::tolerant_victim,
         fixtures: || {
             let collection = "/apis/scheduling.k8s.io/v1/priorityclasses";
             vec![(collection, pods::priority_class()), (collection, pods::tolerant_class())]
         },
-        churn_pod: Some(pods::preemptor),
         plugin: Some(Plugin {
             profile: |_| {
                 json!({"plugins": {"postFilter": {
@@ -172,7 +170,7 @@ pub static PLUGIN_WORKLOADS: [Workload; 16] = [
             },
             ..NOTHING
         }),
-        ..FAMILY
+        ..PREEMPTION
     },
     Workload {
         name: "CapacityScheduling",
@@ -196,11 +194,7 @@ pub static PLUGIN_WORKLOADS: [Workload; 16] = [
         name: "Coscheduling",
         measured_pod: |index| pods::of_pod_group(&group_name(index / MEMBERS)),
         plugin: Some(Plugin {
-            profile: |_| {
-                let mut profile = sorts("Coscheduling");
-                profile["plugins"]["multiPoint"] = json!({"enabled": [{"name": "Coscheduling"}]});
-                profile
-            },
+            profile: |_| sorts_everywhere("Coscheduling"),
             folder: Some("coscheduling"),
             objects: |size| (0..size.pods.div_ceil(MEMBERS)).map(|index| group(size, index)).collect(),
             ..NOTHING
@@ -269,26 +263,8 @@ pub(super) fn node_labels(index: usize) -> [(&'static str, String); 3] {
     ]
 }
 
-fn at_score(name: &str, args: &Value) -> Value {
-    json!({
-        "plugins": {"score": {"enabled": [{"name": name, "weight": 10}]}},
-        "pluginConfig": [{"name": name, "args": args}],
-    })
-}
-
 fn by_load(name: &str, watcher: &str) -> Value {
     at_score(name, &json!({"watcherAddress": watcher}))
-}
-
-fn everywhere(name: &str, args: &Value) -> Value {
-    json!({
-        "plugins": {"multiPoint": {"enabled": [{"name": name}]}},
-        "pluginConfig": [{"name": name, "args": args}],
-    })
-}
-
-fn sorts(name: &str) -> Value {
-    json!({"plugins": {"queueSort": {"enabled": [{"name": name}], "disabled": [{"name": "*"}]}}})
 }
 
 const TOPOLOGIES: &str = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies";
