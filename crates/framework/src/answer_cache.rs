@@ -33,6 +33,7 @@ use budget::{Budget, Segment, Usage};
 pub(crate) use column::{Column, ColumnSource};
 use recently_evicted::RecentlyEvicted;
 use slate::{ColumnId, Slate, SyncContext};
+use synced::FoundChanges;
 
 use crate::{
     cycle::Cycle,
@@ -63,6 +64,7 @@ pub(crate) struct AnswerCache {
     by_columns: FxHashMap<Box<[Option<ColumnId>]>, usize>,
     free_slates: Vec<usize>,
     by_spec: SlatesBySpec,
+    found_changes: FoundChanges,
     recently_evicted: RecentlyEvicted,
     budget: Budget,
     /// Number of the current attempt.
@@ -135,7 +137,8 @@ impl AnswerCache {
         for (plugin, column) in self.slates[at].columns.iter().enumerate() {
             if let Some(column) = column {
                 self.column_entries[*column].usage.last_used = self.clock;
-                self.columns[*column].catch_up(profile.column_source(PluginIdx(plugin as u16), cx))?;
+                let source = profile.column_source(PluginIdx(plugin as u16), cx);
+                self.columns[*column].catch_up(source, &mut self.found_changes)?;
             }
         }
         Ok(SlateId(at))
@@ -163,7 +166,8 @@ impl AnswerCache {
         cx: &Cycle<'_>,
         timer: &mut StageTimer,
     ) -> Result<(), PointError> {
-        self.slates[slate.0].sync(SyncContext { profile, cx, columns: &mut self.columns, timer })
+        let context = SyncContext { profile, cx, columns: &mut self.columns, timer };
+        self.slates[slate.0].sync(context, &mut self.found_changes)
     }
 
     /// Rows that no row-scoped Filter plugin rejects. Valid after [`Self::sync`].

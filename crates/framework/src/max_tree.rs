@@ -1,6 +1,8 @@
 //! The largest of many numbers, kept up to date while the numbers change one by one.
 
-/// Number of neighbors that share one maximum in the next level.
+use crate::nodeset::{NodeIdx, NodeSet};
+
+/// Number of neighbors that share one maximum in the next level. Divides the 64 rows of a word of a [`NodeSet`].
 const FAN: usize = 16;
 
 /// Numbers and their maxima: the maximum of every [`FAN`] neighbors, the maximum of every [`FAN`] of these maxima, and
@@ -42,6 +44,21 @@ impl MaxTree {
             for (maximum, group) in above[0].iter_mut().zip(below[level - 1].chunks(FAN)) {
                 *maximum = largest(group);
             }
+        }
+    }
+
+    /// Recomputes the maxima of some numbers that have changed.
+    pub(crate) fn refresh(&mut self, changed: &NodeSet) {
+        let mut changed = changed.clone();
+        for level in 1..self.levels.len() {
+            let (below, above) = self.levels.split_at_mut(level);
+            let mut groups = NodeSet::empty(above[0].len());
+            for group in groups_of(&changed) {
+                let numbers = &below[level - 1][group * FAN..];
+                above[0][group] = largest(&numbers[..FAN.min(numbers.len())]);
+                groups.insert(NodeIdx::from(group));
+            }
+            changed = groups;
         }
     }
 
@@ -99,8 +116,22 @@ impl MaxTree {
     }
 }
 
+/// Returns the groups of neighbors that contain a member of `numbers`, in ascending order.
+fn groups_of(numbers: &NodeSet) -> impl Iterator<Item = usize> {
+    let per_word = 64 / FAN;
+    numbers.words().iter().enumerate().flat_map(move |(at, word)| {
+        (0..per_word)
+            .filter(move |part| word >> (FAN * part) & ((1 << FAN) - 1) != 0)
+            .map(move |part| per_word * at + part)
+    })
+}
+
 fn largest(numbers: &[i64]) -> i64 {
-    numbers.iter().copied().fold(i64::MIN, i64::max)
+    // Four maxima at a time do not wait for each other.
+    let (fours, rest) = numbers.as_chunks();
+    let pairwise = |known: [i64; 4], more: &[i64; 4]| std::array::from_fn(|at| known[at].max(more[at]));
+    let largest = fours.iter().fold([i64::MIN; 4], pairwise);
+    largest.iter().chain(rest).copied().fold(i64::MIN, i64::max)
 }
 
 fn position(numbers: &[i64], range: std::ops::Range<usize>, number: i64) -> Option<usize> {
@@ -137,6 +168,10 @@ mod tests {
                 }
                 prop_assert_eq!(best.largest_from(start), naive(&numbers, start));
             }
+            let third: NodeSet = (0..len).step_by(3).map(NodeIdx::from).collect();
+            third.iter().for_each(|at| (best.numbers_mut()[at.at()], numbers[at.at()]) = (-1, -1));
+            best.refresh(&third);
+            prop_assert_eq!(best.largest_from(0), naive(&numbers, 0));
             best.numbers_mut().reverse();
             numbers.reverse();
             best.rebuild();

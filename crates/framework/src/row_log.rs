@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::nodeset::NodeIdx;
+use crate::nodeset::{NodeIdx, NodeSet};
 
 /// A position in a log of changed rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,9 +44,26 @@ impl RowLog {
 
     /// Returns the rows that changed since `since` (possibly repeated), or `None` if any row may have changed, or if the
     /// log no longer contains that position.
-    pub fn since(&self, since: LogPosition) -> Option<impl Iterator<Item = NodeIdx> + '_> {
+    pub fn since(&self, since: LogPosition) -> Option<impl Iterator<Item = NodeIdx> + Clone + '_> {
         let skip = since.0.checked_sub(self.start)?;
         Some(self.rows.iter().skip(skip as usize).copied())
+    }
+}
+
+/// Rows that changed: a few in ascending order, or a set of many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ChangedRows<'a> {
+    Few(&'a [NodeIdx]),
+    Many(&'a NodeSet),
+}
+
+impl ChangedRows<'_> {
+    /// Calls `visit` with each row, in ascending order.
+    pub(crate) fn for_each(self, visit: impl FnMut(NodeIdx)) {
+        match self {
+            Self::Few(rows) => rows.iter().copied().for_each(visit),
+            Self::Many(rows) => rows.iter().for_each(visit),
+        }
     }
 }
 

@@ -166,7 +166,7 @@ impl NodeTable {
 
     /// Returns the rows that changed since `since` (possibly repeated), or `None` if the log no longer contains that
     /// position.
-    pub fn changed_since(&self, since: LogPosition) -> Option<impl Iterator<Item = NodeIdx> + '_> {
+    pub fn changed_since(&self, since: LogPosition) -> Option<impl Iterator<Item = NodeIdx> + Clone + '_> {
         self.log.since(since)
     }
 

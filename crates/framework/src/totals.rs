@@ -6,6 +6,7 @@ use crate::{
     normalize::{Extremes, is_between, is_unrated, normalized},
     outcome::Normalize,
     profile::Scorer,
+    row_log::ChangedRows,
 };
 
 /// Marks a row that does not fit.
@@ -16,7 +17,6 @@ const UNFIT: i64 = i64::MIN;
 pub(crate) struct Totals {
     parts: Vec<ScorerPart>,
     totals: MaxTree,
-    stale: bool,
     invalid: usize,
     is_invalid: NodeSet,
 }
@@ -52,6 +52,17 @@ impl ScorerPart {
 
     fn is_relative(&self) -> bool {
         self.normalize != Normalize::AsIs
+    }
+
+    /// Returns true if it matters which rows have an extreme raw score.
+    fn watches_rows(&self) -> bool {
+        self.holders().into_iter().any(|holders| holders.matter)
+    }
+
+    /// Returns the normalized score if it is the same for all rows.
+    fn equal_score(&self) -> Option<i64> {
+        let is_equal = self.normalize == Normalize::Proportional { reverse: true } && self.extremes.max == 0;
+        is_equal.then_some(100)
     }
 
     fn find_extremes(&mut self, raw: &[i64], fits: &NodeSet) {
@@ -157,7 +168,6 @@ impl Totals {
         let mut totals = Self {
             parts: parts.map(|(at, scorer)| ScorerPart::new(at, scorer)).collect(),
             totals: MaxTree::new(rows, UNFIT),
-            stale: true,
             invalid: 0,
             is_invalid: NodeSet::empty(rows),
         };
@@ -170,53 +180,81 @@ impl Totals {
         self.invalid == 0
     }
 
-    /// Removes a row that fits, before its scores are updated.
-    pub(crate) fn leave(&mut self, row: NodeIdx) {
-        self.parts.iter_mut().filter(|part| part.is_relative()).for_each(|part| part.leave(row));
-    }
-
-    /// Adds a changed row. `raw` returns its new scores if it fits.
-    pub(crate) fn enter<'a>(&mut self, row: NodeIdx, fits: bool, raw: impl Fn(usize) -> &'a [i64]) {
-        for part in self.parts.iter_mut().filter(|part| fits && part.is_relative()) {
-            self.stale |= !part.enter(row, raw(part.at)[row.at()]);
-        }
-        if !self.stale {
-            self.write(row, fits, raw);
+    /// Removes rows, before their scores are updated.
+    pub(crate) fn leave(&mut self, changed: ChangedRows<'_>) {
+        for part in self.parts.iter_mut().filter(|part| part.watches_rows()) {
+            changed.for_each(|row| part.leave(row));
         }
     }
 
-    /// Ends a series of updates. Recomputes all totals if an extreme raw score of a scorer has changed.
-    pub(crate) fn settle<'a>(&mut self, raw: impl Fn(usize) -> &'a [i64], fits: &NodeSet) {
-        if !self.stale && !self.parts.iter().any(ScorerPart::is_outdated) {
-            return;
+    /// Adds changed rows, of which those in `fits` fit. `raw` returns their new scores. Recomputes all totals if an
+    /// extreme raw score of a scorer has changed.
+    pub(crate) fn enter<'a>(
+        &mut self,
+        changed: ChangedRows<'_>,
+        raw: impl Fn(usize) -> &'a [i64],
+        fits: &NodeSet,
+    ) {
+        let mut is_stale = false;
+        for part in self.parts.iter_mut().filter(|part| part.is_relative()) {
+            let raw = raw(part.at);
+            changed.for_each(|row| is_stale |= fits.contains(row) && !part.enter(row, raw[row.at()]));
         }
-        self.stale = false;
+        if is_stale || self.parts.iter().any(ScorerPart::is_outdated) {
+            return self.settle(raw, fits);
+        }
+        match changed {
+            ChangedRows::Few(rows) => rows.iter().for_each(|row| self.write(*row, fits.contains(*row), &raw)),
+            ChangedRows::Many(rows) => self.write_all(rows, fits, raw),
+        }
+    }
+
+    /// Recomputes all totals.
+    fn settle<'a>(&mut self, raw: impl Fn(usize) -> &'a [i64], fits: &NodeSet) {
         self.invalid = 0;
         self.is_invalid.clear();
-        let totals = self.totals.numbers_mut();
-        totals.fill(UNFIT);
-        for row in fits {
-            totals[row.at()] = 0;
+        self.totals.numbers_mut().fill(UNFIT);
+        for part in self.parts.iter_mut().filter(|part| part.is_relative()) {
+            part.find_extremes(raw(part.at), fits);
         }
-        for at in 0..self.parts.len() {
-            self.add_part(at, raw(self.parts[at].at), fits);
-        }
+        self.add_up(fits, raw);
         self.totals.rebuild();
     }
 
-    /// Adds one scorer's part to the totals of all rows that fit.
-    fn add_part(&mut self, at: usize, raw: &[i64], fits: &NodeSet) {
-        if self.parts[at].is_relative() {
-            self.parts[at].find_extremes(raw, fits);
-        }
-        let ScorerPart { weight, normalize, extremes, .. } = self.parts[at];
-        for row in fits {
-            let score = normalized(normalize, raw[row.at()], extremes);
-            self.totals.numbers_mut()[row.at()] += score.saturating_mul(weight);
-            if !(0..=100).contains(&score) {
-                self.mark_invalid(row, true);
+    /// Computes the totals of `rows`, which fit.
+    fn add_up<'a>(&mut self, rows: &NodeSet, raw: impl Fn(usize) -> &'a [i64]) {
+        let equal =
+            self.parts.iter().filter_map(|part| Some(part.equal_score()?.saturating_mul(part.weight))).sum();
+        let totals = self.totals.numbers_mut();
+        rows.iter().for_each(|row| totals[row.at()] = equal);
+        for at in 0..self.parts.len() {
+            let part = &self.parts[at];
+            if part.equal_score().is_some() {
+                continue;
+            }
+            let ScorerPart { at, weight, normalize, extremes, .. } = *part;
+            let (totals, raw) = (self.totals.numbers_mut(), raw(at));
+            let are_valid = match normalize {
+                Normalize::AsIs => add_scores(totals, rows, raw, weight, |raw| raw),
+                how => add_scores(totals, rows, raw, weight, |raw| normalized(how, raw, extremes)),
+            };
+            if !are_valid {
+                let is_valid = |row: NodeIdx| is_valid(normalized(normalize, raw[row.at()], extremes));
+                rows.iter().filter(|row| !is_valid(*row)).for_each(|row| self.mark_invalid(row, true));
             }
         }
+    }
+
+    fn write_all<'a>(&mut self, changed: &NodeSet, fits: &NodeSet, raw: impl Fn(usize) -> &'a [i64]) {
+        if self.invalid > 0 {
+            changed.iter().for_each(|row| self.mark_invalid(row, false));
+        }
+        let totals = self.totals.numbers_mut();
+        changed.iter().for_each(|row| totals[row.at()] = UNFIT);
+        let mut fitting = changed.clone();
+        fitting.intersect(fits);
+        self.add_up(&fitting, raw);
+        self.totals.refresh(changed);
     }
 
     fn write<'a>(&mut self, row: NodeIdx, fits: bool, raw: impl Fn(usize) -> &'a [i64]) {
@@ -230,7 +268,7 @@ impl Totals {
         let mut valid = true;
         for part in &self.parts {
             let score = part.normalized(raw(part.at)[row.at()]);
-            valid &= (0..=100).contains(&score);
+            valid &= is_valid(score);
             total += score.saturating_mul(part.weight);
         }
         self.mark_invalid(row, !valid);
@@ -271,4 +309,40 @@ impl Totals {
         let parts = self.parts.iter().map(|part| size_of::<ScorerPart>() + 8 * words(part));
         size_of::<Self>() + self.totals.size() + 8 * self.is_invalid.words().len() + parts.sum::<usize>()
     }
+}
+
+/// Adds weighted scores of `rows` to their totals. Returns false if a score is invalid; its total then means nothing.
+fn add_scores(
+    totals: &mut [i64],
+    rows: &NodeSet,
+    raw: &[i64],
+    weight: i64,
+    normalized: impl Fn(i64) -> i64,
+) -> bool {
+    let mut are_valid = true;
+    let mut add = |total: &mut i64, raw: i64| {
+        let score = normalized(raw);
+        are_valid &= is_valid(score);
+        *total = total.wrapping_add(score.wrapping_mul(weight));
+    };
+    for (at, word) in rows.words().iter().enumerate() {
+        let first = 64 * at;
+        if *word == !0 {
+            // Without gaps, the compiler can add several rows at once.
+            let totals = &mut totals[first..first + 64];
+            totals.iter_mut().zip(&raw[first..first + 64]).for_each(|(total, raw)| add(total, *raw));
+            continue;
+        }
+        let mut left = *word;
+        while left != 0 {
+            let row = first + left.trailing_zeros() as usize;
+            add(&mut totals[row], raw[row]);
+            left &= left - 1;
+        }
+    }
+    are_valid
+}
+
+fn is_valid(score: i64) -> bool {
+    (0..=100).contains(&score)
 }

@@ -1,6 +1,6 @@
 //! Decisions per second of the engine alone, by cluster size and mix of pods.
 //!
-//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | shapes | preemption | templates | volumes [SHAPE] | devices | permit [PODS] | gangs | unused | wide [NODES] | streams | NAME OF A STREAM…]`
+//! `cargo bench -p harbormaster-core --bench decisions [-- NODES… | shapes | preemption | templates [LABEL] | volumes [SHAPE] | devices | permit [PODS] | gangs | unused | wide [NODES] | streams | NAME OF A STREAM…]`
 //!
 //! Each node has 4 CPUs, 32 GiB of memory and capacity for 110 pods. Every pod requests CPU and memory. Each decision
 //! is confirmed as the API server would confirm it, so "us/whole" includes the clean-up after a binding. There are
@@ -179,7 +179,7 @@ fn main() {
         Some("permit") => return permit::compare(number),
         Some("preemption") => return preemption::compare(),
         Some("shapes") => return shapes::compare(),
-        Some("templates") => return templates::compare(),
+        Some("templates") => return templates::compare(words.get(1).map_or("", String::as_str)),
         Some("unused") => return unused::compare(),
         Some("volumes") => return volumes::compare(words.get(1).map(String::as_str)),
         Some("wide") => return wide::measure(number),
@@ -209,7 +209,7 @@ fn main() {
     }
     shapes::compare();
     preemption::compare();
-    templates::compare();
+    templates::compare("");
     volumes::compare(None);
     devices::compare();
     permit::compare(None);

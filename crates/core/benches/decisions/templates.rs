@@ -71,14 +71,17 @@ fn run(differ: Differences) -> Duration {
     deciding / MEASURED as u32
 }
 
-/// Prints a table that compares one template with five hundred in turn.
-pub(crate) fn compare() {
+/// Prints a table that compares one template with five hundred in turn, for differences whose label contains `wanted`.
+pub(crate) fn compare(wanted: &str) {
     println!("\nat {NODES:>5} nodes, {TEMPLATES} templates in turn       us, one    us, {TEMPLATES}   ratio");
     for (label, groups, requests) in [
         ("differing in labels and anti-affinity", true, false),
         ("also in requests", true, true),
         ("plain pods, differing in requests", false, true),
-    ] {
+    ]
+    .into_iter()
+    .filter(|(label, ..)| label.contains(wanted))
+    {
         let us = |templates| 1e6 * run(Differences { templates, requests, groups }).as_secs_f64();
         let (one, many) = (us(1), us(TEMPLATES));
         println!("{label:<40}  {one:>10.2}  {many:>10.2}  {:>6.2}", many / one);

@@ -1,12 +1,13 @@
 //! One plugin's answers for every row, shared by pods that are equal in the parts that the plugin reads.
 
-use super::synced::{Changes, Synced};
+use super::synced::{Changes, FoundChanges, Synced};
 use crate::{
     cycle::Cycle,
     guard::{GuardedPlugin, PointError, Stopped},
     nodeset::{NodeIdx, NodeSet},
     outcome::{PreFiltered, Reject},
     points::Slot,
+    row_log::ChangedRows,
     scores::Scores,
     sweep::{PluginIdx, Sweep, Verdicts},
 };
@@ -59,32 +60,42 @@ impl ColumnSource<'_> {
 
 impl Column {
     /// Creates a column without answers. `reads_cluster` is true if its key contains facts about the cluster.
-    pub(crate) fn new(reads_cluster: bool) -> Self {
+    pub(super) fn new(reads_cluster: bool) -> Self {
         Self { reads_cluster, ..Self::default() }
-    }
-
-    /// Returns an empty column for the same pods.
-    pub(crate) fn emptied(&self) -> Self {
-        Self::new(self.reads_cluster)
     }
 
     /// Drops the answers for changed rows. If it is not known which rows have changed, drops all answers and calls
     /// PreFilter again.
-    pub(crate) fn catch_up(&mut self, source: ColumnSource<'_>) -> Result<(), PointError> {
+    pub(super) fn catch_up(
+        &mut self,
+        source: ColumnSource<'_>,
+        found: &mut FoundChanges,
+    ) -> Result<(), PointError> {
         let source = source.for_column(self);
         let changes = source.changes(self)?;
         if self.synced.is_current(&changes) {
             return Ok(());
         }
-        match self.synced.changed(&changes) {
-            Some(rows) => rows.for_each(|row| {
-                self.judged.remove(row);
-                self.scored.remove(row);
+        match self.synced.changed(&changes, found) {
+            Some(ChangedRows::Few(rows)) => rows.iter().for_each(|row| {
+                self.judged.remove(*row);
+                self.scored.remove(*row);
             }),
+            Some(ChangedRows::Many(rows)) => {
+                self.judged.subtract(rows);
+                self.scored.subtract(rows);
+            }
             None => self.reset(source)?,
         }
         self.synced.catch_up(&changes);
         Ok(())
+    }
+
+    /// Returns a column for the same pods that shares no answers with this one.
+    pub(crate) fn start_anew(&self, source: ColumnSource<'_>) -> Result<Self, PointError> {
+        let mut fresh = Self::new(self.reads_cluster);
+        fresh.catch_up(source, &mut FoundChanges::default())?;
+        Ok(fresh)
     }
 
     /// Returns true if the answers depend on facts about the cluster.

@@ -5,7 +5,7 @@ use harbormaster_api::points::ExtensionPoint;
 use super::{
     budget::Usage,
     column::{Column, ColumnSource},
-    synced::{Changes, Synced},
+    synced::{Changes, FoundChanges, Synced},
 };
 use crate::{
     cycle::Cycle,
@@ -13,15 +13,13 @@ use crate::{
     meter::{Stage, StageTimer, Staged},
     nodeset::{NodeIdx, NodeSet},
     profile::Profile,
+    row_log::ChangedRows,
     sweep::PluginIdx,
     totals::Totals,
 };
 
 /// Position of a column in the cache.
 pub(super) type ColumnId = usize;
-
-/// Maximum number of changed rows that are updated one by one; more rows are updated as a batch.
-const MAX_SINGLE_UPDATES: usize = 8;
 
 /// A pod's columns combined: the rows that fit, and their totals.
 ///
@@ -41,8 +39,6 @@ pub(super) struct Slate {
     totals: Option<Totals>,
     /// Error returned by a scoring plugin. Only attempts that need scores fail because of it.
     score_failure: Option<PointError>,
-    /// Rows that changed since the last update, without duplicates.
-    changed: Vec<NodeIdx>,
 }
 
 /// Everything that a slate needs for an update.
@@ -117,34 +113,27 @@ impl Slate {
     }
 
     /// Brings the slate up to date with the nodes.
-    pub(super) fn sync(&mut self, mut context: SyncContext<'_>) -> Result<(), PointError> {
+    pub(super) fn sync(
+        &mut self,
+        mut context: SyncContext<'_>,
+        found: &mut FoundChanges,
+    ) -> Result<(), PointError> {
         let changes = context.changes(&self.columns)?;
         if self.synced.is_current(&changes) {
             return Ok(());
         }
-        let known = self.find_changed(&changes);
+        let changed = match &self.score_failure {
+            Some(_) => None,
+            None => self.synced.changed(&changes, found),
+        };
         // The slate is unusable until all rows are done: an error must not leave it partially updated.
         self.synced.forget();
-        let done = match known {
-            true => self.update(&mut context),
-            false => self.rebuild(&mut context),
-        };
-        done?;
+        match changed {
+            Some(rows) => self.update(&mut context, rows)?,
+            None => self.rebuild(&mut context)?,
+        }
         self.synced.catch_up(&changes);
         Ok(())
-    }
-
-    /// Collects the changed rows; returns false if all rows must be evaluated again.
-    fn find_changed(&mut self, changes: &Changes<'_>) -> bool {
-        self.changed.clear();
-        if self.score_failure.is_some() {
-            return false;
-        }
-        let Some(rows) = self.synced.changed(changes) else { return false };
-        self.changed.extend(rows.filter(|row| changes.nodes.live().contains(*row)));
-        self.changed.sort_unstable();
-        self.changed.dedup();
-        true
     }
 
     fn rebuild(&mut self, context: &mut SyncContext<'_>) -> Result<(), PointError> {
@@ -212,21 +201,17 @@ impl Slate {
         }
     }
 
-    fn update(&mut self, context: &mut SyncContext<'_>) -> Result<(), PointError> {
-        let changed = std::mem::take(&mut self.changed);
+    fn update(&mut self, context: &mut SyncContext<'_>, changed: ChangedRows<'_>) -> Result<(), PointError> {
         if let Some(totals) = &mut self.totals {
-            changed.iter().filter(|row| self.fits.contains(**row)).for_each(|row| totals.leave(*row));
+            totals.leave(changed);
         }
-        let updated = match changed.len() <= MAX_SINGLE_UPDATES {
-            true => changed.iter().try_for_each(|row| self.update_row(context, *row)),
-            false => self.update_rows(context, &changed.iter().copied().collect()),
+        let updated = match changed {
+            ChangedRows::Few(rows) => rows.iter().try_for_each(|row| self.update_row(context, *row)),
+            ChangedRows::Many(rows) => self.update_rows(context, rows),
         };
         if let Some(totals) = &mut self.totals {
-            let raw = raw(context, &self.columns);
-            changed.iter().for_each(|row| totals.enter(*row, self.fits.contains(*row), &raw));
-            totals.settle(&raw, &self.fits);
+            totals.enter(changed, raw(context, &self.columns), &self.fits);
         }
-        self.changed = changed;
         updated
     }
 
@@ -274,7 +259,7 @@ impl Slate {
     pub(super) fn size(&self) -> usize {
         let totals = self.totals.as_ref().map_or(0, Totals::size);
         let columns = 2 * size_of_val(&*self.columns);
-        let rows = 8 * self.fits.words().len() + 4 * self.changed.capacity();
+        let rows = 8 * self.fits.words().len();
         size_of::<Self>() + columns + rows + totals
     }
 }

@@ -181,11 +181,11 @@ impl Runner {
             return Ok(slot.is_some());
         };
         let source = profile.column_source(scorer.plugin, cx);
-        let mut fresh = of_slate.emptied();
+        let mut fresh;
         let of_rows = match cached {
             CachedScores::Use => of_slate,
             CachedScores::Ignore => {
-                fresh.catch_up(source)?;
+                fresh = of_slate.start_anew(source)?;
                 &mut fresh
             }
         };

@@ -224,10 +224,12 @@ fn answer(found: &Decision, nodes: &Cluster) -> String {
     }
 }
 
-fn run(steps: Vec<Step>, fickle: bool, window: Window, tie: Tie) -> Result<(), TestCaseError> {
+/// A cache that is so small that entries are replaced.
+const SMALL_CACHE: usize = 6000;
+
+fn run(steps: Vec<Step>, fickle: bool, window: Window, tie: Tie, cache: usize) -> Result<(), TestCaseError> {
     let profile = profile(fickle);
-    // The cache is so small that entries are replaced.
-    let mut cached = Runner::with_cache_size(profile.clone(), 6000);
+    let mut cached = Runner::with_cache_size(profile.clone(), cache);
     let (mut nodes, mut specs) = (Cluster::default(), SpecTable::default());
     let mut placed: Vec<(Arc<PodInfo>, harbormaster_api::Str)> = Vec::new();
     let mut rotation = Rotation::default();
@@ -283,7 +285,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
         fickle: bool,
     ) {
-        run(steps, fickle, Window::All, Tie::Rotate)?;
+        run(steps, fickle, Window::All, Tie::Rotate, SMALL_CACHE)?;
     }
 
     #[test]
@@ -291,6 +293,23 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
         fickle: bool,
     ) {
-        run(steps, fickle, Window::Sampled { percentage: 0 }, Tie::FirstOnHeap)?;
+        run(steps, fickle, Window::Sampled { percentage: 0 }, Tie::FirstOnHeap, SMALL_CACHE)?;
+    }
+
+    #[test]
+    fn cached_answers_equal_fresh_ones_if_many_nodes_change_between_two_attempts(
+        nodes in prop::collection::vec((0u8..10, 0u8..60), 30..80),
+        rounds in prop::collection::vec(
+            (prop::collection::vec((any::<prop::sample::Index>(), 0u8..10, 0u8..60), 0..30), 0u8..5),
+            1..20,
+        ),
+    ) {
+        let set = |(name, (rank, cpu)): (usize, &(u8, u8))| Step::SetNode(name as u8, *rank, *cpu);
+        let mut steps: Vec<Step> = nodes.iter().enumerate().map(set).collect();
+        for (changes, class) in rounds {
+            steps.extend(changes.iter().map(|(at, rank, cpu)| set((at.index(nodes.len()), &(*rank, *cpu)))));
+            steps.push(Step::Schedule(class));
+        }
+        run(steps, false, Window::All, Tie::Rotate, 1 << 20)?;
     }
 }

@@ -26,7 +26,7 @@ use harbormaster_framework::{prelude::*, row_log::RowLog};
 
 use super::{
     backing::Backing,
-    lanes::{Lane, RequestKind, ScoredResource},
+    lanes::{ColumnLane, Lane, RequestKind, ScoredResource},
 };
 use crate::{
     devices::{DeviceClass, Devices, ResourceClaim, ResourceSlice},
@@ -101,13 +101,12 @@ impl Score<Row> for NodeResourcesBalancedAllocation {
             return Ok(());
         }
         let lanes = self.lanes(cx)?;
-        match lanes.as_slice() {
-            [a, b] => scores.iter_mut().for_each(|(row, raw)| *raw = score_two(a, b, row)),
-            all => {
-                let mut amounts = Vec::with_capacity(all.len());
-                scores.iter_mut().for_each(|(row, raw)| *raw = score(all, row, &mut amounts));
-            }
+        if let Some([a, b]) = Lane::two_columns(&lanes) {
+            scores.iter_mut().for_each(|(row, raw)| *raw = score_two(&a, &b, row));
+            return Ok(());
         }
+        let mut amounts = Vec::with_capacity(lanes.len());
+        scores.iter_mut().for_each(|(row, raw)| *raw = score(&lanes, row, &mut amounts));
         Ok(())
     }
 }
@@ -134,9 +133,9 @@ fn score(lanes: &[Lane<'_>], row: NodeIdx, amounts: &mut Vec<((i64, i64), i64)>)
     50 + (50 + with - without) / 2
 }
 
-/// Computes [`score`] for two resources, the usual case, in half the time.
+/// Computes [`score`] for two columns.
 #[inline]
-fn score_two(a: &Lane<'_>, b: &Lane<'_>, row: NodeIdx) -> i64 {
+fn score_two(a: &ColumnLane<'_>, b: &ColumnLane<'_>, row: NodeIdx) -> i64 {
     let ((a_has, a_used), (b_has, b_used)) = (a.at(row), b.at(row));
     if a_has == 0 || b_has == 0 {
         // A single resource, or none, is always balanced.

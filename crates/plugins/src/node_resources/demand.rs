@@ -149,7 +149,8 @@ impl Demand {
         // Column scans are fast per row, but visit every row of the span.
         if self.scalars.len() > MAX_SCALARS || rows.len() < span.len() / SPARSE_FRACTION {
             for row in rows {
-                if let Err(reject) = self.check(nodes, nodes.node(row)) {
+                let is_plain = self.scalars.is_empty() && self.column_shortages(nodes, row) == 0;
+                if !is_plain && let Err(reject) = self.check(nodes, nodes.node(row)) {
                     sweep.reject(row, reject);
                 }
             }

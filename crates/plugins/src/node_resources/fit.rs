@@ -174,10 +174,7 @@ impl Score<Row> for NodeResourcesFit {
     }
 
     fn score_batch(&self, cx: &RowCycle<'_>, (): &(), scores: &mut Scores<'_>) -> PluginResult<()> {
-        let lanes = self.lanes(cx)?;
-        for (row, score) in scores.iter_mut() {
-            *score = self.strategy.score(&lanes, row);
-        }
+        self.strategy.score_batch(&self.lanes(cx)?, scores);
         Ok(())
     }
 }

@@ -108,6 +108,18 @@ impl<'a> Lane<'a> {
         })
     }
 
+    /// Returns two lanes that are columns of the node table, the usual case; `None` for any other lanes. Computing with
+    /// columns takes half the time.
+    pub(super) fn two_columns(lanes: &[Self]) -> Option<[ColumnLane<'a>; 2]> {
+        let [a, b] = lanes else { return None };
+        Some([a.column()?, b.column()?])
+    }
+
+    fn column(&self) -> Option<ColumnLane<'a>> {
+        let Self { ask, weight, numbers: Numbers::Columns { has, used } } = *self else { return None };
+        Some(ColumnLane { ask, weight, has, used })
+    }
+
     /// Returns the capacity and use of the row's node.
     #[inline]
     pub(super) fn at(&self, row: NodeIdx) -> (i64, i64) {
@@ -123,6 +135,22 @@ impl<'a> Lane<'a> {
                 }
             }
         }
+    }
+}
+
+/// A [`Lane`] that is a column of the node table.
+pub(super) struct ColumnLane<'a> {
+    pub(super) ask: i64,
+    pub(super) weight: i64,
+    has: &'a [i64],
+    used: &'a [i64],
+}
+
+impl ColumnLane<'_> {
+    /// Returns the capacity and use of the row's node.
+    #[inline]
+    pub(super) fn at(&self, row: NodeIdx) -> (i64, i64) {
+        (self.has[row.at()], self.used[row.at()])
     }
 }
 

@@ -4,9 +4,10 @@ use harbormaster_api::args::{ScoringStrategy, ScoringStrategyType};
 use harbormaster_framework::{
     nodeset::{NodeIdx, NodeSet},
     outcome::PluginError,
+    scores::Scores,
 };
 
-use super::lanes::Lane;
+use super::lanes::{ColumnLane, Lane};
 use crate::shape::Shape;
 
 /// A scoring strategy.
@@ -36,28 +37,36 @@ impl Strategy {
     /// also leaves out resources with a score of zero.
     #[inline]
     pub(super) fn score(&self, lanes: &[Lane<'_>], row: NodeIdx) -> i64 {
-        self.mean(lanes, |lane| lane.at(row))
+        self.mean(lanes.iter().map(|lane| (lane.weight, lane.ask, lane.at(row))))
+    }
+
+    /// Scores a batch of rows as [`Self::score`] does.
+    pub(super) fn score_batch(&self, lanes: &[Lane<'_>], scores: &mut Scores<'_>) {
+        match (self, Lane::two_columns(lanes)) {
+            (Self::Least, Some(two)) => scores.iter_mut().for_each(|(row, score)| *score = least(&two, row)),
+            _ => scores.iter_mut().for_each(|(row, score)| *score = self.score(lanes, row)),
+        }
     }
 
     /// Returns the score of several rows as if they were one node.
     pub(super) fn score_together(&self, lanes: &[Lane<'_>], rows: &NodeSet) -> i64 {
-        self.mean(lanes, |lane| lane.sum(rows))
+        self.mean(lanes.iter().map(|lane| (lane.weight, lane.ask, lane.sum(rows))))
     }
 
+    /// Returns the mean over resources, each with its weight, the request, and the capacity and use.
     #[inline]
-    fn mean(&self, lanes: &[Lane<'_>], amounts: impl Fn(&Lane<'_>) -> (i64, i64)) -> i64 {
+    fn mean(&self, lanes: impl Iterator<Item = (i64, i64, (i64, i64))>) -> i64 {
         let (mut sum, mut weights) = (0i64, 0i64);
-        for lane in lanes {
-            let (has, used) = amounts(lane);
+        for (weight, ask, (has, used)) in lanes {
             if has == 0 {
                 continue;
             }
-            let share = self.share(used.wrapping_add(lane.ask), has);
+            let share = self.share(used.wrapping_add(ask), has);
             if share == 0 && matches!(self, Self::Ratio(_)) {
                 continue;
             }
-            sum = sum.wrapping_add(share.wrapping_mul(lane.weight));
-            weights = weights.wrapping_add(lane.weight);
+            sum = sum.wrapping_add(share.wrapping_mul(weight));
+            weights = weights.wrapping_add(weight);
         }
         match self {
             _ if weights == 0 => 0,
@@ -79,4 +88,10 @@ impl Strategy {
             Self::Ratio(shape) => shape.at(percent(requested)).max(0),
         }
     }
+}
+
+/// Computes the score of [`Strategy::Least`] for two columns.
+#[inline]
+fn least(lanes: &[ColumnLane<'_>; 2], row: NodeIdx) -> i64 {
+    Strategy::Least.mean(lanes.iter().map(|lane| (lane.weight, lane.ask, lane.at(row))))
 }
