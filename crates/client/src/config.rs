@@ -21,6 +21,8 @@ pub struct ConnectionConfig {
     /// `clientConnection.kubeconfig` or `--kubeconfig`. If neither this nor `master` is given, the credentials of the
     /// pod are used.
     pub kubeconfig: Option<PathBuf>,
+    /// Name of a context of the kubeconfig; the current context if none is given.
+    pub context: Option<String>,
     /// `--master`: the address of the API server; overrides the address in the kubeconfig.
     pub master: Option<String>,
     /// `clientConnection.qps`; a negative value means no limit.
@@ -84,12 +86,12 @@ impl ConnectionConfig {
     /// # Errors
     /// If the kubeconfig cannot be used.
     pub fn check(&self) -> Result<(), ClientError> {
-        self.kubeconfig.as_deref().map_or(Ok(()), |path| from_file(path).map(drop))
+        self.kubeconfig.as_deref().map_or(Ok(()), |path| from_file(path, self.context.as_deref()).map(drop))
     }
 
     fn access(&self) -> Result<ServerAccess, ClientError> {
         let mut access = match &self.kubeconfig {
-            Some(path) => from_file(path)?,
+            Some(path) => from_file(path, self.context.as_deref())?,
             None => match &self.master {
                 Some(master) => ServerAccess::to(address(master)?),
                 None => without_file()?,
@@ -115,7 +117,7 @@ pub async fn reviewer(
 ) -> Result<Option<ApiClient>, ClientError> {
     install_crypto_provider();
     let access = match kubeconfig {
-        Some(path) => from_file(path)?,
+        Some(path) => from_file(path, None)?,
         None => match ServerAccess::in_cluster() {
             Ok(access) => access,
             Err(InClusterError::NotInPod) => return Ok(None),
@@ -136,8 +138,9 @@ fn install_crypto_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-fn from_file(path: &Path) -> Result<ServerAccess, ClientError> {
-    kubeconfig::read(path).map_err(|source| ClientError::Kubeconfig { path: path.to_owned(), source })
+fn from_file(path: &Path, context: Option<&str>) -> Result<ServerAccess, ClientError> {
+    kubeconfig::read(path, context)
+        .map_err(|source| ClientError::Kubeconfig { path: path.to_owned(), source })
 }
 
 /// Returns access with the service account of the pod in which this process runs or, failing that, access to the

@@ -6,6 +6,7 @@ use std::{
 };
 
 use base64::{DecodeError, Engine as _, prelude::BASE64_STANDARD};
+use harbormaster_api::similar::did_you_mean;
 use http::Uri;
 use serde::{Deserialize, Deserializer};
 use thiserror::Error;
@@ -48,6 +49,14 @@ pub enum KubeconfigError {
     /// The current context is not defined.
     #[error("current-context is {0:?}, but contexts has no such entry")]
     NoContext(String),
+    /// The chosen context is not defined.
+    #[error("contexts has no entry {name:?}{suggestion}")]
+    NoSuchContext {
+        /// Name of the context.
+        name: String,
+        /// A question about a context with a similar name; may be empty.
+        suggestion: String,
+    },
     /// The cluster of the current context is not defined.
     #[error("the current context is for the cluster {0:?}, but clusters has no such entry")]
     NoCluster(String),
@@ -109,15 +118,18 @@ impl KubeconfigError {
     }
 }
 
-/// Reads a kubeconfig and returns the access that its current context describes. Relative paths in the file are
+/// Reads a kubeconfig and returns the access that a context describes, by default the current one. Relative paths in the file are
 /// resolved against the folder of the file. Runs no plugin and makes no connection.
 ///
 /// # Errors
 /// If the kubeconfig, or a file that it names, cannot be used.
-pub(crate) fn read(path: &Path) -> Result<ServerAccess, KubeconfigError> {
+pub(crate) fn read(path: &Path, context: Option<&str>) -> Result<ServerAccess, KubeconfigError> {
     let text = fs::read_to_string(path).map_err(KubeconfigError::Read)?;
     let file = Kubeconfig::parse(&text)?;
-    let context = file.current_context(path)?;
+    let context = match context {
+        Some(name) => file.context(name)?,
+        None => file.current_context(path)?,
+    };
     let folder = path.parent().unwrap_or(Path::new(""));
     let cluster = find(&file.clusters, &context.cluster)
         .ok_or_else(|| KubeconfigError::NoCluster(context.cluster.clone()))?;
@@ -248,6 +260,13 @@ impl Kubeconfig {
         find(&self.contexts, &self.current_context)
             .ok_or_else(|| KubeconfigError::NoContext(self.current_context.clone()))
     }
+
+    fn context(&self, name: &str) -> Result<&Context, KubeconfigError> {
+        find(&self.contexts, name).ok_or_else(|| KubeconfigError::NoSuchContext {
+            name: name.to_owned(),
+            suggestion: did_you_mean(name, self.contexts.iter().map(|known| &*known.name)),
+        })
+    }
 }
 
 impl Cluster {
@@ -372,7 +391,7 @@ clusters:
         fs::write(folder.path().join("ca.crt"), "authorities").unwrap();
         fs::write(folder.path().join("me.key"), "key").unwrap();
         fs::write(&path, format!("{CLUSTER}users:\n- {{name: me, user: {user}}}\n")).unwrap();
-        let mut access = read(&path)?;
+        let mut access = read(&path, None)?;
         // The folder has a different name each time.
         if let Credentials::TokenFile { path, .. } = &mut access.credentials {
             *path = path.strip_prefix(folder.path()).unwrap().to_owned();
@@ -388,6 +407,14 @@ clusters:
         assert_eq!(access.tls.server_name.as_deref(), Some("api"));
         assert!(!access.tls.insecure && access.tls.identity.is_none());
         assert!(matches!(access.credentials, Credentials::None));
+    }
+
+    #[test]
+    fn a_named_context_is_used_instead_of_the_current_one() {
+        let file = Kubeconfig::parse(CLUSTER).unwrap();
+        assert_eq!(file.context("there").unwrap().cluster, "away");
+        let error = file.context("ther").err().unwrap().to_string();
+        assert_eq!(error, "contexts has no entry \"ther\" (did you mean `there`?)");
     }
 
     #[test]

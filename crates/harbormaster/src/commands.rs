@@ -1,7 +1,7 @@
 //! The command line of `harbormaster`, and of every program that calls [`crate::main`] with its own plugins.
 //!
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
-//! cluster), [`dump`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
+//! cluster), [`dump`], [`export`] and [`anonymise`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
 //! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `replay` with [`origin`]
 //! (recordings), `lint` (mistakes in a configuration), `table`, `alike` and `layout` (how results are shown),
 //! [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what
@@ -12,6 +12,7 @@
 
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 mod alike;
+mod anonymise;
 #[cfg(feature = "simulate")]
 mod capacity;
 #[cfg(feature = "simulate")]
@@ -19,6 +20,7 @@ mod cluster;
 #[cfg(feature = "simulate")]
 mod drain_plan;
 mod dump;
+mod export;
 mod files;
 mod flags;
 mod generate;

@@ -208,9 +208,9 @@ pub(crate) fn connection(config: &KubeSchedulerConfiguration) -> ConnectionConfi
     let client = &config.client_connection;
     ConnectionConfig {
         kubeconfig: Some(&client.kubeconfig).filter(|path| !path.is_empty()).map(Into::into),
-        master: None,
         qps: client.qps,
         burst: client.burst,
+        ..ConnectionConfig::default()
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use harbormaster_api::Release;
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::extender::Extenders;
 use harbormaster_manifests::{Validate, edits::Step};
@@ -15,7 +16,11 @@ use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, Reading};
 use harbormaster_yaml::Source;
 
-use super::{Program, SIMULATED, features, files, manifest_files};
+use super::{
+    Program, SIMULATED,
+    export::{Access, Export},
+    features, files, manifest_files,
+};
 use crate::{scheduler, witness::Witness};
 
 /// Format of an answer about the cluster.
@@ -31,9 +36,13 @@ pub(crate) enum Output {
 pub(crate) struct ClusterOptions {
     /// Manifests (YAML or JSON): files, directories, dumps (output of the command dump or of kubectl get -o yaml), or -
     /// for standard input. Missing pods of workloads are created; a DaemonSet gets one pod on each eligible node, and a
-    /// CronJob gets the pods of one run. Claims are bound to volumes; missing volumes are provisioned
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
+    /// CronJob gets the pods of one run. Claims are bound to volumes; missing volumes are provisioned. Without manifests,
+    /// the objects of the kubeconfig's cluster are read; with manifests, they are read first if --kubeconfig or --context
+    /// is given, and the manifests add to them and replace them
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     files: Vec<String>,
+    #[command(flatten)]
+    pub(super) access: Access,
     /// Treatment of unknown and duplicate fields: strict, warn or ignore
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_value = "strict", default_missing_value = "strict")]
     pub(crate) validate: Validate,
@@ -54,12 +63,19 @@ pub(crate) struct ClusterOptions {
     #[arg(long)]
     no_extenders: bool,
     /// Version of Kubernetes whose kube-scheduler is reproduced: 1.33 to 1.37. Versions before 1.36 differ from 1.36
-    /// only in their feature gates
-    #[arg(long, value_name = "VERSION", default_value_t = SIMULATED.to_string())]
-    emulated_version: String,
+    /// only in their feature gates [default: that of the cluster; 1.37 for manifests]
+    #[arg(long, value_name = "VERSION")]
+    emulated_version: Option<String>,
     /// Comma-separated list of pairs: Gate=true,Other=false
     #[arg(long, value_name = "LIST")]
     feature_gates: Vec<String>,
+}
+
+/// The text of all manifests.
+pub(crate) struct ClusterText {
+    sources: Vec<Source>,
+    /// Release of Kubernetes that the manifests are for.
+    release: Release,
 }
 
 /// A cluster, and the scheduler that decides in it.
@@ -87,17 +103,46 @@ impl ClusterOptions {
     /// # Errors
     /// What is wrong with the flags, the configuration or a manifest.
     pub(crate) fn load(&self, program: &Program) -> Result<Loaded, String> {
-        let loaded = self.load_edited(program, &self.sources()?, &[])?;
+        let loaded = self.load_edited(program, &self.text(program)?, &[])?;
         loaded.print_notes();
         Ok(loaded)
     }
 
-    /// Reads the manifests as text.
+    /// Reads the manifests as text, those of a cluster first.
     ///
     /// # Errors
-    /// The first file that cannot be read.
-    pub(crate) fn sources(&self) -> Result<Vec<Source>, String> {
-        manifest_files::read_all(&self.files)
+    /// If a file or the cluster cannot be read.
+    pub(crate) fn text(&self, program: &Program) -> Result<ClusterText, String> {
+        let mut text = ClusterText { sources: Vec::new(), release: SIMULATED };
+        if self.files.is_empty() || self.access.is_given() {
+            self.read_cluster(program, &mut text)?;
+        }
+        text.sources.extend(manifest_files::read_all(&self.files)?);
+        Ok(text)
+    }
+
+    /// Adds the objects of the kubeconfig's cluster, as a list in JSON.
+    fn read_cluster(&self, program: &Program, text: &mut ClusterText) -> Result<(), String> {
+        let export = Export::new(program, self.config.as_deref())?;
+        let mut list = String::from(r#"{"apiVersion":"v1","kind":"List","items":["#);
+        let mut progress = Progress::new();
+        let mut count = 0;
+        let read = export.read(&self.access, &mut |object| {
+            list += if count == 0 { "\n" } else { ",\n" };
+            list += &object.to_string();
+            count += 1;
+            progress.show(format_args!("{count} objects read"));
+            Ok(())
+        });
+        progress.clear();
+        list += "\n]}\n";
+        let minor = read.map_err(|error| match self.access.is_given() {
+            true => error,
+            false => format!("{error}\nhelp: -f names manifests, and --kubeconfig and --context a cluster"),
+        })?;
+        text.release = minor.map_or(SIMULATED, Release::nearest);
+        text.sources.push(Source { name: "the cluster".to_owned(), text: list });
+        Ok(())
     }
 
     /// Reads the cluster, with edits, and the configuration. Prints nothing.
@@ -107,10 +152,11 @@ impl ClusterOptions {
     pub(crate) fn load_edited(
         &self,
         program: &Program,
-        sources: &[Source],
+        text: &ClusterText,
         edits: &[Step],
     ) -> Result<Loaded, String> {
-        let features = features(&self.emulated_version, &self.feature_gates)?;
+        let version = self.emulated_version.clone().unwrap_or_else(|| text.release.to_string());
+        let features = features(&version, &self.feature_gates)?;
         let choices = Choices { features, parity: self.parity, ..program.choices() };
         let config = self.config.as_deref().map(files::read).transpose()?;
         let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
@@ -126,7 +172,7 @@ impl ClusterOptions {
             full,
             features,
         };
-        let mut cluster = Inventory::edited(sources, reading, edits).map_err(|e| e.to_string())?;
+        let mut cluster = Inventory::edited(&text.sources, reading, edits).map_err(|e| e.to_string())?;
         let witness = scheduler::lend_extenders(&mut setup, &mut cluster).map_err(|e| e.to_string())?;
         let warnings = setup.warnings.iter().map(|warning| format!("warning: {warning}"));
         let custom = cluster.custom_notices(&setup.engine);

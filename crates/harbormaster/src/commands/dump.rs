@@ -1,95 +1,39 @@
 //! The `dump` command: writes all objects of a cluster that affect scheduling, as manifests.
 
 use std::{
-    env,
+    fs::File,
     io::{self, BufWriter, Write},
-    iter,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use clap::{Args, Command};
-use harbormaster_api::device_versions;
-use harbormaster_client::{ApiClient, ApiError, ConnectionConfig};
-use harbormaster_framework::fetch::Source;
-use harbormaster_setup::Setup;
-use serde_json::{Value, json};
+use serde_json::Value;
+use zstd::stream::write::Encoder as Compressor;
 
-use super::{CommandError, CommandResult, Program, files};
+use super::{
+    CommandError, CommandResult, Program,
+    anonymise::Anonymiser,
+    export::{Access, Export},
+    files::COMPRESSED,
+};
 
 /// Arguments of `dump`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The kubeconfig [default: $KUBECONFIG, or ~/.kube/config]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    access: Access,
     /// A KubeSchedulerConfiguration; what its plugins read or fetch is also dumped, with definitions
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
+    /// The file to write [default: standard output]. If its name ends with .zst, it is compressed; every command reads
+    /// it
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace names, the same name always by the same one, and drop addresses, messages and most annotations. Resources,
+    /// numbers, and the labels and annotations of Kubernetes keep their names
+    #[arg(long)]
+    anonymise: bool,
 }
-
-/// A kind to list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ListedKind {
-    group: String,
-    version: String,
-    plural: String,
-    kind: String,
-}
-
-/// Kinds that affect scheduling: group, version, and each plural with its kind.
-const KINDS: [(&str, &str, &[(&str, &str)]); 8] = [
-    (
-        "",
-        "v1",
-        &[
-            ("namespaces", "Namespace"),
-            ("nodes", "Node"),
-            ("persistentvolumes", "PersistentVolume"),
-            ("persistentvolumeclaims", "PersistentVolumeClaim"),
-            ("services", "Service"),
-            ("replicationcontrollers", "ReplicationController"),
-            ("pods", "Pod"),
-        ],
-    ),
-    ("scheduling.k8s.io", "v1", &[("priorityclasses", "PriorityClass")]),
-    ("scheduling.k8s.io", "v1beta1", &[("podgroups", "PodGroup")]),
-    (
-        "storage.k8s.io",
-        "v1",
-        &[
-            ("storageclasses", "StorageClass"),
-            ("csidrivers", "CSIDriver"),
-            ("csinodes", "CSINode"),
-            ("csistoragecapacities", "CSIStorageCapacity"),
-            ("volumeattachments", "VolumeAttachment"),
-        ],
-    ),
-    (
-        "resource.k8s.io",
-        "v1",
-        &[
-            ("deviceclasses", "DeviceClass"),
-            ("resourceslices", "ResourceSlice"),
-            ("resourceclaimtemplates", "ResourceClaimTemplate"),
-            ("resourceclaims", "ResourceClaim"),
-        ],
-    ),
-    (
-        "apps",
-        "v1",
-        &[
-            ("deployments", "Deployment"),
-            ("replicasets", "ReplicaSet"),
-            ("statefulsets", "StatefulSet"),
-            ("daemonsets", "DaemonSet"),
-        ],
-    ),
-    ("batch", "v1", &[("jobs", "Job"), ("cronjobs", "CronJob")]),
-    ("policy", "v1", &[("poddisruptionbudgets", "PodDisruptionBudget")]),
-];
-
-/// Number of objects per list request.
-const PAGE: usize = 500;
 
 const DUMPED: &str = "Nothing is written to the cluster. Secrets and ConfigMaps are not read; commands, arguments and environments of \
      containers are left out.\n\nExit codes: 0 success; 1 any error.";
@@ -97,15 +41,27 @@ const DUMPED: &str = "Nothing is written to the cluster. Secrets and ConfigMaps 
 pub(crate) fn command() -> Command {
     // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
     Options::augment_args(Command::new("dump"))
+        .visible_alias("snapshot")
         .about("Print everything in a cluster that affects scheduling, for simulate and sandbox")
         .after_help(DUMPED)
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
-    let dumped = wanted(program, options).and_then(|(kinds, sources)| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|e| format!("starting the runtime: {e}"))?;
-        runtime.block_on(dump(options, &kinds, &sources))
+    let dumped = Export::new(program, options.config.as_deref()).and_then(|export| {
+        let path = options.output.as_deref();
+        match path {
+            None => dump(options, &export, &mut BufWriter::new(io::stdout().lock())),
+            Some(path) if path.extension().is_some_and(|extension| extension == COMPRESSED) => {
+                let file = created(path)?;
+                let mut compressor = Compressor::new(file, 0).map_err(|error| unwritable(path, &error))?;
+                dump(options, &export, &mut compressor)?;
+                compressor
+                    .finish()
+                    .and_then(|mut file| file.flush())
+                    .map_err(|error| unwritable(path, &error))
+            }
+            Some(path) => dump(options, &export, &mut created(path)?),
+        }
     });
     dumped.map_err(|why| {
         eprintln!("error: {why}");
@@ -113,239 +69,23 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     })
 }
 
-/// Returns the kinds to list, which are [`KINDS`] and the kinds that the configuration's plugins read, and the sources of
-/// what the plugins fetch.
-fn wanted(program: &Program, options: &Options) -> Result<(Vec<ListedKind>, Vec<Source>), String> {
-    let mut kinds: Vec<ListedKind> = KINDS
-        .iter()
-        .flat_map(|(group, version, names)| {
-            names.iter().map(|(plural, kind)| ListedKind {
-                group: (*group).to_owned(),
-                version: (*version).to_owned(),
-                plural: (*plural).to_owned(),
-                kind: (*kind).to_owned(),
-            })
-        })
-        .collect();
-    let mut sources = Vec::new();
-    if let Some(path) = &options.config {
-        let config = files::read(path)?;
-        let setup = Setup::read(Some((&config.name, &config.text)), &program.choices());
-        let engine = setup.map_err(|e| e.to_string())?.engine;
-        sources = engine.sources();
-        for resource in engine.resources() {
-            let name = resource.name();
-            let listed = ListedKind {
-                group: name.group.to_string(),
-                version: name.version.to_string(),
-                plural: name.plural.to_string(),
-                kind: resource.kind().to_owned(),
-            };
-            if !kinds.iter().any(|kind| kind.group == listed.group && kind.plural == listed.plural) {
-                kinds.push(listed);
-            }
+fn created(path: &Path) -> Result<BufWriter<File>, String> {
+    File::create(path).map(BufWriter::new).map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// Writes the objects.
+fn dump(options: &Options, export: &Export, out: &mut impl Write) -> Result<(), String> {
+    let path = options.output.as_deref().unwrap_or(Path::new("standard output"));
+    let mut names = options.anonymise.then(Anonymiser::new);
+    export.read(&options.access, &mut |mut object: Value| {
+        if let Some(names) = &mut names {
+            names.object(&mut object);
         }
-    }
-    Ok((kinds, sources))
-}
-
-async fn dump(options: &Options, kinds: &[ListedKind], sources: &[Source]) -> Result<(), String> {
-    let kubeconfig = options.kubeconfig.clone().or_else(default_kubeconfig);
-    let connection = ConnectionConfig { kubeconfig, qps: -1.0, ..ConnectionConfig::default() };
-    let client = connection.client(1).await.map_err(|e| e.to_string())?;
-    let mut out = BufWriter::new(io::stdout().lock());
-    for kind in kinds {
-        if is_custom(kind) {
-            definition(&client, kind, &mut out).await?;
-        }
-        for version in versions(kind) {
-            if list(&client, kind, version, &mut out).await? {
-                break;
-            }
-        }
-    }
-    let mut defined = Vec::new();
-    for source in sources {
-        match harbormaster_driver::fetch_unless_stored(&client, source).await {
-            // It has been listed.
-            None => {}
-            Some(Err(why)) => eprintln!("warning: the dump lacks what {} fetches: {why}", source.plugin()),
-            Some(Ok(object)) => {
-                if !defined.contains(&source.kind().name()) {
-                    defined.push(source.kind().name());
-                    write(&mut out, &made_definition(source))?;
-                }
-                let text = object.json().map_or("", |json| json.as_str());
-                let object = serde_json::from_str(text).map_err(|e| format!("{}: {e}", source.plan.name))?;
-                write(&mut out, &object)?;
-            }
-        }
-    }
-    out.flush().map_err(unwritable)
-}
-
-/// A definition for the objects that a plugin fetches, of which the cluster need not know the kind.
-fn made_definition(source: &Source) -> Value {
-    let (name, kind) = (source.kind().name(), source.kind().kind());
-    let (group, version, plural) = (name.group, name.version, name.plural);
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group,
-            "scope": "Cluster",
-            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
-            "versions": [{"name": version, "served": true, "storage": true, "schema": schema}],
-        },
-    })
-}
-
-/// Returns the kubeconfig that kubectl uses.
-pub(super) fn default_kubeconfig() -> Option<PathBuf> {
-    let of_home = || env::home_dir().map(|home| home.join(".kube/config")).filter(|path| path.exists());
-    env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(of_home)
-}
-
-/// Returns true if the kind is a custom resource, whose definition is dumped too.
-fn is_custom(kind: &ListedKind) -> bool {
-    kind.group.contains('.') && !kind.group.ends_with(".k8s.io")
-}
-
-fn unwritable(error: io::Error) -> String {
-    format!("standard output: {error}")
-}
-
-async fn definition(client: &ApiClient, kind: &ListedKind, out: &mut impl Write) -> Result<(), String> {
-    let name = format!("{}.{}", kind.plural, kind.group);
-    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
-    match client.get(&path).await {
-        Ok(reply) => {
-            let mut object = serde_json::from_slice(&reply).map_err(|e| format!("{path}: {e}"))?;
-            slim(&mut object);
-            write(out, &object)
-        }
-        Err(error) => left_out(&format!("the definition of {name}"), &error),
-    }
-}
-
-/// Returns the versions in which the kind can be listed, most preferred first.
-fn versions(kind: &ListedKind) -> impl Iterator<Item = &str> {
-    let older = if kind.group == device_versions::GROUP { &device_versions::OLDER[..] } else { &[] };
-    iter::once(kind.version.as_str()).chain(older.iter().copied())
-}
-
-/// Writes all objects of a kind. Returns false if the server does not serve the kind in this version.
-async fn list(
-    client: &ApiClient,
-    kind: &ListedKind,
-    version: &str,
-    out: &mut impl Write,
-) -> Result<bool, String> {
-    let ListedKind { group, plural, .. } = kind;
-    let base = match group.as_str() {
-        "" => format!("/api/{version}/{plural}"),
-        group => format!("/apis/{group}/{version}/{plural}"),
-    };
-    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    let mut token = String::new();
-    loop {
-        let path = match token.as_str() {
-            "" => format!("{base}?limit={PAGE}"),
-            token => format!("{base}?limit={PAGE}&continue={token}"),
-        };
-        let reply = match client.get(&path).await {
-            Ok(reply) => reply,
-            // Without nodes and pods, there is nothing to schedule.
-            Err(error) if error.code().is_none() || ["nodes", "pods"].contains(&plural.as_str()) => {
-                return Err(format!("listing {plural}: {error}"));
-            }
-            Err(error) => {
-                left_out(plural, &error)?;
-                return Ok(error.code() != Some(404));
-            }
-        };
-        let mut page: Value = serde_json::from_slice(&reply).map_err(|e| format!("{base}: {e}"))?;
-        for mut object in page["items"].as_array_mut().map(std::mem::take).unwrap_or_default() {
-            object["apiVersion"] = json!(api_version);
-            object["kind"] = json!(kind.kind);
-            slim(&mut object);
-            write(out, &object)?;
-        }
-        token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-        if token.is_empty() {
-            return Ok(true);
-        }
-    }
-}
-
-/// Skips objects for which the server returned an error status, and warns of it unless it is 404. Fails if the server
-/// returned no status.
-fn left_out(what: &str, error: &ApiError) -> Result<(), String> {
-    match error.code() {
-        // An older server does not serve this kind.
-        Some(404) => Ok(()),
-        Some(_) => {
-            eprintln!("warning: the dump lacks {what}: {error}");
-            Ok(())
-        }
-        None => Err(format!("{what}: {error}")),
-    }
-}
-
-fn write(out: &mut impl Write, object: &Value) -> Result<(), String> {
-    write!(out, "---\n{}", harbormaster_yaml::write(object)).map_err(unwritable)
-}
-
-/// Removes fields that scheduling never reads or that may contain secrets: managed fields, the last configuration
-/// applied by `kubectl apply`, and the commands, arguments and environment variables of containers.
-fn slim(object: &mut Value) {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
-        if let Some(annotations) = annotations {
-            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-        }
-    }
-    for template in ["/spec", "/spec/template/spec", "/spec/jobTemplate/spec/template/spec"] {
-        for containers in ["containers", "initContainers", "ephemeralContainers"] {
-            let containers = object.pointer_mut(&format!("{template}/{containers}"));
-            for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
-                if let Some(container) = container.as_object_mut() {
-                    for field in ["env", "envFrom", "command", "args"] {
-                        container.remove(field);
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn environment_variables_and_commands_are_removed() {
-        let container =
-            json!({"name": "c", "image": "i", "env": [{"name": "P", "value": "s"}], "args": ["x"]});
-        let mut pod = json!({
-            "metadata": {"name": "p", "managedFields": [], "annotations": {
-                "kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b",
-            }},
-            "spec": {"containers": [container.clone()]},
-        });
-        slim(&mut pod);
-        assert_eq!(
-            pod,
-            json!({
-                "metadata": {"name": "p", "annotations": {"a": "b"}},
-                "spec": {"containers": [{"name": "c", "image": "i"}]},
-            })
-        );
-        let mut cron_job = json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": {"initContainers": [container]}}}}}});
-        slim(&mut cron_job);
-        assert!(!cron_job.to_string().contains("env"), "{cron_job}");
-    }
+        write!(out, "---\n{}", harbormaster_yaml::write(&object)).map_err(|error| unwritable(path, &error))
+    })?;
+    out.flush().map_err(|error| unwritable(path, &error))
 }

@@ -57,7 +57,7 @@ pub(super) async fn server_version(client: &ApiClient) -> ServerVersion {
 ///
 /// # Errors
 /// If it does not contain a version.
-fn parse(body: &[u8]) -> Result<ServerVersion, String> {
+pub(super) fn parse(body: &[u8]) -> Result<ServerVersion, String> {
     let info: VersionInfo = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let (major, minor) = match info.emulation_minor.as_str() {
         "" => (&info.major, &info.minor),

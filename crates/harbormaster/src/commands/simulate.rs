@@ -104,16 +104,16 @@ fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
     if options.explain {
         return Err("--explain explains one simulation, but changes need two".to_owned());
     }
-    let (steps, sources) = (options.changes.steps()?, options.cluster.sources()?);
+    let (steps, text) = (options.changes.steps()?, options.cluster.text(program)?);
     let run = |Loaded { engine, cluster, extenders, .. }: Loaded| {
         let outcome = Outcome::before(&cluster);
         let report = place(options, engine, cluster);
         extenders.check()?;
         Ok::<Outcome, String>(outcome.after(&report))
     };
-    let changed = options.cluster.load_edited(program, &sources, &steps)?;
+    let changed = options.cluster.load_edited(program, &text, &steps)?;
     changed.print_notes();
-    let before = run(options.cluster.load_edited(program, &sources, &[])?)?;
+    let before = run(options.cluster.load_edited(program, &text, &[])?)?;
     let mut told = difference(&before, &run(changed)?);
     told.changes = steps.iter().map(|step| step.edit.to_string()).collect();
     told.pods

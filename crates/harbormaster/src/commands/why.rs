@@ -1,9 +1,6 @@
 //! The `why` command.
 
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-};
+use std::io::{self, Write as _};
 
 use clap::{Args, Command};
 use harbormaster_api::{Pod, similar::did_you_mean};
@@ -31,13 +28,10 @@ pub(crate) struct Options {
     #[command(flatten)]
     cluster: ClusterOptions,
     /// Ask a running scheduler instead of reading manifests: the address of its secure port, such as https://host:10259.
-    /// The credentials of the kubeconfig must allow GET on /debug/why
+    /// The credentials of the kubeconfig must allow GET on /debug/why, and its authority must be that of the scheduler's
+    /// certificate
     #[arg(long, value_name = "URL", conflicts_with = "files")]
     from: Option<String>,
-    /// With --from: the kubeconfig with the credentials, and with the authority of the scheduler's certificate [default:
-    /// $KUBECONFIG, or ~/.kube/config]
-    #[arg(long, value_name = "FILE", requires = "from")]
-    kubeconfig: Option<PathBuf>,
     /// Explain the pod on the cluster as given, without placing the other pods
     #[arg(long)]
     independent: bool,
@@ -51,7 +45,6 @@ pub(crate) fn command() -> Command {
     Options::augment_args(Command::new("why"))
         .about("Show why a pod has no node, and the smallest changes that would give it one")
         .after_help(NOTES)
-        .mut_arg("files", |files| files.required(false).required_unless_present("from"))
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
@@ -64,7 +57,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 /// Asks and prints the answer.
 fn answer(program: &Program, options: &Options) -> Result<(), String> {
     if let Some(from) = &options.from {
-        let told = why_running::ask(from, options.kubeconfig.clone(), &options.pod)?;
+        let told = why_running::ask(from, &options.cluster.access, &options.pod)?;
         return print(options.output, &told, || why_running::render(&told, Style::of_stdout()));
     }
     let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;

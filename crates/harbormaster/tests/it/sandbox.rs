@@ -230,6 +230,13 @@ spec:
       volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
 ";
     fs::write(at("m.yaml"), manifest).expect("the manifest can be written");
+    let node = "
+apiVersion: v1
+kind: Node
+metadata: {name: large}
+status: {allocatable: {cpu: 100, memory: 1Gi, pods: 9}}
+";
+    fs::write(at("node.yaml"), node).expect("the manifest can be written");
     let mut child = sandbox(directory.path())
         .args(["--nodes", "2", "--serve", "-f", "m.yaml"])
         .stdout(Stdio::piped())
@@ -249,6 +256,13 @@ spec:
     };
     let (dump, told) = harbormaster(&["dump", "--kubeconfig", "harbormaster-sandbox.kubeconfig"]);
     assert_eq!(told, "");
+    let kubeconfig = ["--kubeconfig", "harbormaster-sandbox.kubeconfig"];
+    let (live, told) = harbormaster(&[&["simulate", "-o", "json"], &kubeconfig[..]].concat());
+    assert_eq!(told, "", "the cluster can be asked without a file in between");
+    let (more, _) = harbormaster(&[&["simulate", "-f", "node.yaml"], &kubeconfig[..]].concat());
+    assert!(more.ends_with("3 pods: 1 placed, 2 unschedulable, 0 gated\n"), "a manifest adds a node: {more}");
+    harbormaster(&[&["snapshot", "-o", "dump.yaml.zst"], &kubeconfig[..]].concat());
+    harbormaster(&[&["dump", "--anonymise", "-o", "hidden.yaml"], &kubeconfig[..]].concat());
     let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(interrupted.expect("signals can be sent").success());
     child.wait().expect("the sandbox ends");
@@ -261,6 +275,21 @@ spec:
     let (table, told) = harbormaster(&["simulate", "-f", "dump.yaml"]);
     assert_eq!(told, "");
     assert!(table.ends_with("3 pods: 0 placed, 3 unschedulable, 0 gated\n"), "{table}");
+    assert_eq!(harbormaster(&["simulate", "-o", "json", "-f", "dump.yaml.zst"]).0, live);
+    let hidden = fs::read_to_string(at("hidden.yaml")).expect("the dump is text");
+    for name in ["web", "1234e567", "standard", "commit"] {
+        assert!(!hidden.contains(name), "{name}\n{hidden}");
+    }
+    let (hidden, told) = harbormaster(&["simulate", "-o", "json", "-f", "hidden.yaml"]);
+    assert_eq!(told, "", "nothing is missing");
+    let told = |json: &str| {
+        let told: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        let pods = told["pods"].as_array().expect("pods").iter();
+        let facts =
+            |pod: &serde_json::Value| ["state", "fits", "evaluated", "message"].map(|fact| pod[fact].clone());
+        (told["totals"].clone(), pods.map(facts).collect::<Vec<_>>())
+    };
+    assert_eq!(told(&hidden), told(&live));
 }
 
 #[test]

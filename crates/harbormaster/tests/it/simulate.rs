@@ -229,7 +229,10 @@ fn errors_in_manifests_are_all_reported() {
 
 #[test]
 fn invalid_arguments_exit_with_one_and_an_explanation() {
-    assert_fails(&["simulate"], &["--filename"]);
+    assert_fails(
+        &["simulate", "--kubeconfig", "no-such-file"],
+        &["error: kubeconfig no-such-file cannot be read: "],
+    );
     assert_fails(&["simulate", "-f", "no-such-file.yaml"], &["error: no-such-file.yaml: "]);
     assert_fails(&["simulate", "-f", "examples/", "--config", "examples/1-nodes.yaml"], &["1-nodes.yaml:"]);
     assert_fails(&["nonsense"], &["unrecognized subcommand 'nonsense'"]);
