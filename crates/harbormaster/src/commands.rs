@@ -3,7 +3,7 @@
 //! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
 //! cluster), [`dump`], [`export`] and [`anonymise`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
 //! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `replay` with [`origin`]
-//! (recordings), `lint` (mistakes in a configuration), `table`, `alike` and `layout` (how results are shown),
+//! (recordings), `lint` (mistakes in a configuration), `table`, `usage`, `alike` and `layout` (how results are shown),
 //! [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what
 //! the flags mean under a release of Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to
 //! the configuration file), [`secure_port`] (health, metrics and configuration), [`metric_limits`] (metrics and labels
@@ -49,6 +49,8 @@ mod settings;
 mod simulate;
 #[cfg(feature = "simulate")]
 mod table;
+#[cfg(feature = "simulate")]
+mod usage;
 #[cfg(feature = "simulate")]
 mod what_if;
 #[cfg(feature = "simulate")]

@@ -35,6 +35,8 @@ pub enum Edit {
         /// Name of the existing node.
         like: String,
     },
+    /// All pods with a node become pending, except for DaemonSet and static pods.
+    Repack,
     /// A workload gets another number of replicas.
     Scale {
         /// The workload.
@@ -56,6 +58,7 @@ impl fmt::Display for Edit {
             Self::Remove { node } => write!(f, "remove node {node}"),
             Self::Add { count: 1, like } => write!(f, "add a node like {like}"),
             Self::Add { count, like } => write!(f, "add {count} nodes like {like}"),
+            Self::Repack => write!(f, "place all pods anew"),
             Self::Scale { workload, replicas } => write!(f, "scale {workload} to {replicas}"),
             Self::Delete { object } => write!(f, "delete {object}"),
         }
@@ -147,6 +150,10 @@ pub(crate) fn apply(steps: &[Step], objects: &mut Vec<Manifest>, kinds: &[Arc<Ki
             Edit::Drain { node } => nodes::drain(node, objects, &mut edited),
             Edit::Remove { node } => nodes::remove(node, objects, &mut edited),
             Edit::Add { count, like } => nodes::add(*count, like, objects),
+            Edit::Repack => {
+                nodes::vacate(|_| true, objects, &mut edited, true);
+                Ok(())
+            }
             Edit::Scale { workload, replicas } => {
                 objects::scale(workload, *replicas, objects, kinds, &mut edited)
             }

@@ -8,6 +8,7 @@
 //! - scale: deployment/shop/web
 //!   replicas: 10
 //! - delete: job/batch/report
+//! - repack: all
 //! ```
 
 use harbormaster_api::similar::did_you_mean;
@@ -16,8 +17,14 @@ use harbormaster_yaml::{Content, Entry, Node, Source, parse};
 use crate::edits::{Edit, Step};
 
 /// Fields of a step: the one that names the edit, and the one that the edit needs in addition.
-const FIELDS: [(&str, Option<&str>); 5] =
-    [("drain", None), ("remove", None), ("add", Some("like")), ("scale", Some("replicas")), ("delete", None)];
+const FIELDS: [(&str, Option<&str>); 6] = [
+    ("drain", None),
+    ("remove", None),
+    ("add", Some("like")),
+    ("scale", Some("replicas")),
+    ("delete", None),
+    ("repack", None),
+];
 
 /// Reads a scenario.
 ///
@@ -106,6 +113,10 @@ fn step(item: &Node) -> Result<(&Entry, Edit), Mistake> {
         ("remove", _) => Edit::Remove { node: text(entry)? },
         ("add", Some(like)) => Edit::Add { count: number(entry)?, like: text(like)? },
         ("scale", Some(replicas)) => Edit::Scale { workload: object(entry)?, replicas: number(replicas)? },
+        ("repack", _) => match text(entry)?.as_str() {
+            "all" => Edit::Repack,
+            other => return Err(Mistake::of(entry, format!("expected all, got {other}"))),
+        },
         _ => Edit::Delete { object: object(entry)? },
     };
     Ok((entry, edit))
@@ -149,7 +160,7 @@ mod tests {
     #[test]
     fn a_scenario_is_a_list_of_edits_with_their_lines() {
         let text = "# first the node\n- drain: a\n- remove: b\n- {add: 5, like: c}\n- scale: deploy/shop/web\n  \
-                    replicas: 0\n- delete: job/report\n";
+                    replicas: 0\n- delete: job/report\n- repack: all\n";
         let steps = read(text).unwrap();
         let name = |text: &str| text.parse::<ObjectName>().unwrap();
         let edits = [
@@ -158,6 +169,7 @@ mod tests {
             (4, "[2].add", Edit::Add { count: 5, like: "c".into() }),
             (5, "[3].scale", Edit::Scale { workload: name("deploy/shop/web"), replicas: 0 }),
             (7, "[4].delete", Edit::Delete { object: name("job/report") }),
+            (8, "[5].repack", Edit::Repack),
         ];
         let expected = edits.map(|(line, field, edit)| Step {
             edit,
@@ -177,12 +189,16 @@ mod tests {
             ("- [\n", "plan.yaml:1: unclosed bracket"),
             ("- drain: a\n- b\n", "plan.yaml:2: [1]: expected a step, got string"),
             ("- drian: a\n", "plan.yaml:1: [0].drian: unknown field (did you mean `drain`?)"),
-            ("- {}\n", "plan.yaml:1: [0]: a step has one of the fields drain, remove, add, scale, delete"),
+            (
+                "- {}\n",
+                "plan.yaml:1: [0]: a step has one of the fields drain, remove, add, scale, delete, repack",
+            ),
             ("- like: a\n", "plan.yaml:1: [0]: a step has one of the fields"),
             ("- drain: a\n  remove: b\n", "plan.yaml:2: [0].remove: a step has only one of the fields"),
             ("- drain: a\n  drain: b\n", "plan.yaml:2: [0].drain: duplicate field"),
             ("- drain: a\n  like: b\n", "plan.yaml:2: [0].like: the step drain does not have this field"),
             ("- drain: 7\n", "plan.yaml:1: [0].drain: expected a string, got number"),
+            ("- repack: web\n", "plan.yaml:1: [0].repack: expected all, got web"),
             ("- drain: ''\n", "plan.yaml:1: [0].drain: Required value"),
             ("- add: 5\n", "plan.yaml:1: [0].add: the step also needs the field like"),
             ("- add: -1\n  like: a\n", "expected a whole number that is not negative, got -1"),

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     inventory::Inventory,
     report::{Fate, PodReport, Report},
+    usage::Usage,
 };
 
 /// All pods of a cluster at the end of a simulation: those that had a node from the beginning, then the others.
@@ -117,6 +118,14 @@ pub struct Difference {
     pub before: BTreeMap<&'static str, usize>,
     /// Number of pods by state, with the change.
     pub after: BTreeMap<&'static str, usize>,
+    /// Use of the nodes without and with the change, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "named")]
+    pub usage: Option<(Usage, Usage)>,
+}
+
+fn named<S: Serializer>(usage: &Option<(Usage, Usage)>, to: S) -> Result<S::Ok, S::Error> {
+    let usage = usage.as_ref().map(|(before, after)| BTreeMap::from([("before", before), ("after", after)]));
+    usage.serialize(to)
 }
 
 /// Nodes that a change affects.
@@ -163,7 +172,8 @@ pub fn difference(before: &Outcome, after: &Outcome) -> Difference {
         removed: only(&before.nodes, &after.nodes),
         cordoned: only(&after.cordoned, &before.cordoned),
     };
-    Difference { changes: Vec::new(), nodes, pods, totals, before: before.totals(), after: after.totals() }
+    let (before, after) = (before.totals(), after.totals());
+    Difference { changes: Vec::new(), nodes, pods, totals, before, after, usage: None }
 }
 
 fn effect(old: Option<&PodReport>, new: &PodReport) -> Option<Effect> {

@@ -137,8 +137,12 @@ pub fn drain_plan(config: EngineConfig, mut cluster: Inventory, nodes: &[String]
 }
 
 fn reason_to_stay(pod: &Pod) -> Option<&'static str> {
+    if pod.is_terminating() { Some("terminating") } else { kind_of_node_pod(pod) }
+}
+
+/// Returns the kind of a pod that belongs to its node: `DaemonSet` or `static`.
+pub(crate) fn kind_of_node_pod(pod: &Pod) -> Option<&'static str> {
     match pod.controller.as_ref().map(|owner| owner.kind.as_str()) {
-        _ if pod.is_terminating() => Some("terminating"),
         Some("DaemonSet") => Some("DaemonSet"),
         Some("Node") => Some("static"),
         _ if pod.annotations.get("kubernetes.io/config.mirror").is_some() => Some("static"),

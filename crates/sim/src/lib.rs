@@ -4,7 +4,7 @@
 //! (the engine under virtual time), [`explain`] (each pod evaluated on its own), [`report`] and [`explanation`] (the
 //! results), `lack` (resources and labels that nodes lack), [`mod@why`] (what would place a pod that waits), [`mod@capacity`] (how
 //! many copies of a pod fit), [`mod@difference`] (what a change of the cluster does),
-//! [`drain`] (an order of evictions). Manifests are read by `harbormaster-manifests`; the
+//! [`drain`] (an order of evictions), [`usage`] (what the nodes' pods request). Manifests are read by `harbormaster-manifests`; the
 //! controllers' decisions are in `harbormaster-world`.
 //!
 //! Invariants: nothing in this crate reads a clock, a file or the environment; the same input gives the same report.
@@ -18,6 +18,7 @@ pub mod inventory;
 mod lack;
 pub mod report;
 pub mod simulate;
+pub mod usage;
 mod verdict;
 pub mod why;
 
@@ -29,6 +30,7 @@ pub use explanation::PodExplanation;
 pub use inventory::{CustomObject, Inventory, Reading};
 pub use report::{PodReport, Report};
 pub use simulate::{explain_simulated, simulate};
+pub use usage::{NodeUsage, Usage, UsageBefore};
 pub use why::{Change, Remedy, Waker, Why, why, why_independent};
 
 use harbormaster_config::ConfigErrors;

@@ -9,8 +9,8 @@ use clap::{Args, Command};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_core::EngineConfig;
 use harbormaster_sim::{
-    Difference, Inventory, Outcome, PodExplanation, PodReport, Report, difference, explain_independently,
-    explain_simulated,
+    Difference, Inventory, Outcome, PodExplanation, PodReport, Report, Usage, UsageBefore, difference,
+    explain_independently, explain_simulated,
 };
 use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
@@ -18,7 +18,7 @@ use super::{
     CommandError, CommandResult, Program,
     cluster::{ClusterOptions, Loaded, Output, Progress},
     layout::Style,
-    table,
+    table, usage,
     what_if::{self, Changes},
 };
 
@@ -40,6 +40,9 @@ pub(crate) struct Options {
     /// grouped
     #[arg(long)]
     explain: bool,
+    /// Also show what the pods of every node request, and what the node offers; the sums by zone if there are many nodes
+    #[arg(long)]
+    usage: bool,
     /// Show only these pods (NAMESPACE/NAME, or NAME in any namespace); all pods are scheduled in any case
     #[arg(long = "pod", value_name = "NAME")]
     pods: Vec<String>,
@@ -80,12 +83,14 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
     let again = options.explain.then(|| (engine.clone(), cluster.clone()));
+    let usage = options.usage.then(|| UsageBefore::of(&cluster));
     let all = place(options, engine, cluster);
     extenders.check()?;
     let shown = shown(options, &all)?;
+    let usage = usage.map(|before| before.after(&all));
     let printed = match options.output {
-        Output::Json => print_json(options, &all, &shown, again),
-        Output::Table => print_table(options, &all, &shown, again),
+        Output::Json => print_json(options, &all, &shown, usage.as_ref(), again),
+        Output::Table => print_table(options, &all, &shown, usage.as_ref(), again),
     };
     written(printed)?;
     Ok(shown)
@@ -107,14 +112,18 @@ fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
     let (steps, text) = (options.changes.steps()?, options.cluster.text(program)?);
     let run = |Loaded { engine, cluster, extenders, .. }: Loaded| {
         let outcome = Outcome::before(&cluster);
+        let usage = options.usage.then(|| UsageBefore::of(&cluster));
         let report = place(options, engine, cluster);
         extenders.check()?;
-        Ok::<Outcome, String>(outcome.after(&report))
+        let usage = usage.map(|before| before.after(&report));
+        Ok::<(Outcome, Option<Usage>), String>((outcome.after(&report), usage))
     };
     let changed = options.cluster.load_edited(program, &text, &steps)?;
     changed.print_notes();
-    let before = run(options.cluster.load_edited(program, &text, &[])?)?;
-    let mut told = difference(&before, &run(changed)?);
+    let (before, used_before) = run(options.cluster.load_edited(program, &text, &[])?)?;
+    let (after, used_after) = run(changed)?;
+    let mut told = difference(&before, &after);
+    told.usage = used_before.zip(used_after);
     told.changes = steps.iter().map(|step| step.edit.to_string()).collect();
     told.pods
         .retain(|pod| options.pods.is_empty() || options.pods.iter().any(|name| is_name(&pod.pod, name)));
@@ -123,7 +132,13 @@ fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
         Output::Json => serde_json::to_writer_pretty(&mut out, &told)
             .map_err(io::Error::from)
             .and_then(|()| out.write_all(b"\n")),
-        Output::Table => out.write_all(what_if::render(&told, options.all, Style::of_stdout()).as_bytes()),
+        Output::Table => {
+            let style = Style::of_stdout();
+            let usage = told.usage.as_ref();
+            let usage = usage.map(|(before, after)| usage::render(after, Some(before), options.all, style));
+            let text = what_if::render(&told, options.all, style) + &usage.unwrap_or_default();
+            out.write_all(text.as_bytes())
+        }
     };
     written(printed.and_then(|()| out.flush()))?;
     Ok(told)
@@ -199,37 +214,49 @@ fn explain<E>(
     told
 }
 
-fn print_table(options: &Options, all: &Report, shown: &Report, again: SecondRun) -> io::Result<()> {
+fn print_table(
+    options: &Options,
+    all: &Report,
+    shown: &Report,
+    usage: Option<&Usage>,
+    again: SecondRun,
+) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let style = Style::of_stdout();
     out.write_all(table::render(shown, options.all, style).as_bytes())?;
+    if let Some(usage) = usage {
+        out.write_all(usage::render(usage, None, options.all, style).as_bytes())?;
+    }
     explain(options, all, again, &mut |pod, said| {
         out.write_all(table::explanation(pod, &said, style).as_bytes())
     })?;
     out.flush()
 }
 
-/// Writes the report as JSON, with `"explanations": [...]` if they were requested.
-fn print_json(options: &Options, all: &Report, shown: &Report, again: SecondRun) -> io::Result<()> {
+/// Writes the report as JSON, with `"usage"` and `"explanations"` if they were requested.
+fn print_json(
+    options: &Options,
+    all: &Report,
+    shown: &Report,
+    usage: Option<&Usage>,
+    again: SecondRun,
+) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    match again {
-        None => serde_json::to_writer_pretty(&mut out, shown)?,
-        Some(_) => {
-            let explanations = Explanations { options, all, again: Cell::new(again) };
-            let explained = ExplainedJson { report: shown, explanations };
-            serde_json::to_writer_pretty(&mut out, &explained)?;
-        }
-    }
+    let explanations = again.map(|again| Explanations { options, all, again: Cell::new(Some(again)) });
+    serde_json::to_writer_pretty(&mut out, &ReportJson { report: shown, usage, explanations })?;
     out.write_all(b"\n")?;
     out.flush()
 }
 
-/// JSON form of [`harbormaster_sim::Explained`].
+/// JSON form of a report, as of [`harbormaster_sim::Explained`].
 #[derive(Serialize)]
-struct ExplainedJson<'a> {
+struct ReportJson<'a> {
     #[serde(flatten)]
     report: &'a Report,
-    explanations: Explanations<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<&'a Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanations: Option<Explanations<'a>>,
 }
 
 /// A list whose entries are computed while the list is written. It can be written only once.

@@ -24,7 +24,7 @@ use super::{
 
 const HEADING: &str = "What if";
 /// Flags that each are one change, or the begin of one.
-const FLAGS: [&str; 6] = ["drain", "remove", "add", "scale", "delete", "scenario"];
+const FLAGS: [&str; 7] = ["drain", "remove", "add", "scale", "delete", "repack", "scenario"];
 
 /// Flags that change the cluster, in the order in which they are given.
 #[derive(Clone, Debug, Default)]
@@ -99,12 +99,16 @@ impl Args for Changes {
                 ValueParser::new(object),
                 "Delete an object and everything that it owns",
             ),
+            Arg::new("repack").long("repack").action(ArgAction::SetTrue).help_heading(HEADING).help(
+                "Make all pods pending, except for DaemonSet and static pods, so that the scheduler places them anew. With \
+                 --config, this shows what another configuration would do",
+            ),
             flag(
                 "scenario",
                 "FILE",
                 text(),
                 "Make the changes of a YAML list with the steps drain: NODE, remove: NODE, add: N with like: NODE, scale: \
-                 KIND/[NAMESPACE/]NAME with replicas: N, and delete: KIND/[NAMESPACE/]NAME",
+                 KIND/[NAMESPACE/]NAME with replicas: N, delete: KIND/[NAMESPACE/]NAME, and repack: all",
             ),
         ])
     }
@@ -142,6 +146,7 @@ fn of_flag(flag: &'static str, matches: &ArgMatches) -> Result<Vec<Planned>, Err
         "drain" => texts(flag).map(|node| edit(Edit::Drain { node })).collect(),
         "remove" => texts(flag).map(|node| edit(Edit::Remove { node })).collect(),
         "scenario" => texts(flag).map(Planned::Scenario).collect(),
+        "repack" => vec![edit(Edit::Repack)],
         "add" => {
             let counts: Vec<usize> = matches.get_many(flag).into_iter().flatten().copied().collect();
             let originals: Vec<String> = texts("like").collect();
@@ -300,6 +305,7 @@ mod tests {
             "--add=1",
             "--remove=c",
             "--like=d",
+            "--repack",
         ];
         let expected = [
             "scale deploy web to 0",
@@ -309,6 +315,7 @@ mod tests {
             "delete job x/y",
             "add a node like d",
             "remove node c",
+            "place all pods anew",
         ];
         assert_eq!(changes(&args).expect("the flags are right"), expected);
         assert_eq!(changes(&[]), Ok(Vec::new()));

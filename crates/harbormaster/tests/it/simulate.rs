@@ -100,6 +100,11 @@ const SCENARIO: [&str; 5] =
 
 #[test]
 fn the_difference_that_a_change_makes_is_shown_as_a_table_and_as_json() {
+    assert_golden("usage.txt", &["simulate", "-f", "examples/", "--usage"]);
+    let repacked =
+        ["simulate", "-f", "crates/harbormaster/tests/manifests/drain.yaml", "--repack", "--usage"];
+    assert_golden("repack.txt", &repacked);
+    assert_golden("repack.json", &[&repacked[..], &["-o", "json"]].concat());
     assert_golden("drain.txt", &["simulate", "-f", "examples/", "--drain", "node-a2"]);
     let grow = ["--scale", "deployment/shop/web=90", "--add", "5", "--like", "node-b1"];
     assert_golden("grow.txt", &[&["simulate", "-f", "examples/"], &grow[..]].concat());

@@ -21,14 +21,14 @@ pub(super) fn drain(node: &str, objects: &mut Vec<Manifest>, edited: &mut Edited
     let mut value = objects[at].value();
     value["spec"]["unschedulable"] = true.into();
     objects[at] = objects[at].with(&value);
-    vacate(node, objects, edited, true);
+    vacate(|of| of == node, objects, edited, true);
     Ok(())
 }
 
 /// Removes a node, and makes its pods pending.
 pub(super) fn remove(node: &str, objects: &mut Vec<Manifest>, edited: &mut Edited) -> Result<(), String> {
     find(node, objects)?;
-    vacate(node, objects, edited, false);
+    vacate(|of| of == node, objects, edited, false);
     objects.retain(|object| {
         let is_node = object.kind.rules == Rules::Node && object.name == node;
         !is_node && !is_part_of(object, node)
@@ -66,10 +66,15 @@ fn find(node: &str, objects: &[Manifest]) -> Result<usize, String> {
     })
 }
 
-/// Makes the pods on a node pending. Pods that are being deleted anyway go. DaemonSet and static pods stay or go.
-fn vacate(node: &str, objects: &mut Vec<Manifest>, edited: &mut Edited, keeps_daemons: bool) {
+/// Makes the pods on some nodes pending. Pods that are being deleted anyway go. DaemonSet and static pods stay or go.
+pub(super) fn vacate(
+    is_meant: impl Fn(&str) -> bool,
+    objects: &mut Vec<Manifest>,
+    edited: &mut Edited,
+    keeps_daemons: bool,
+) {
     objects.retain_mut(|object| {
-        if object.node() != Some(node) {
+        if !object.node().is_some_and(&is_meant) {
             return true;
         }
         let mut pod = object.value();

@@ -97,6 +97,13 @@ fn a_drained_node_is_cordoned_and_its_pods_wait_except_for_those_that_belong_to_
 }
 
 #[test]
+fn repacked_pods_wait_except_for_those_that_belong_to_their_node() {
+    let (objects, notices) = edited(CLUSTER, &[Edit::Repack]).unwrap();
+    assert_eq!(places(&objects), [("agent", "a"), ("alone", ""), ("mirror", "a"), ("web-1", "")]);
+    assert!(notices[0].contains("1 pod(s) without a controller leave their node"), "{notices:?}");
+}
+
+#[test]
 fn a_removed_node_takes_what_belongs_to_it_along() {
     let (objects, _) = edited(CLUSTER, &[Edit::Remove { node: "a".into() }]).unwrap();
     assert_eq!(places(&objects), [("alone", ""), ("web-1", "")]);

@@ -100,9 +100,11 @@ fn owner(object: &Value) -> &Value {
 
 /// Edits the objects as a person with an editor would.
 fn by_hand(objects: &mut Vec<Value>, edit: &Edit) {
-    let leave = |objects: &mut Vec<Value>, node: &str, gone: bool| {
+    // All nodes are left if none is named.
+    let leave = |objects: &mut Vec<Value>, node: Option<&str>, gone: bool| {
         objects.retain_mut(|object| {
-            if object["spec"]["nodeName"] != node {
+            let on = object["spec"]["nodeName"].as_str();
+            if on.is_none() || node.is_some() && on != node {
                 return true;
             }
             if owner(object)["kind"] == "DaemonSet" {
@@ -115,14 +117,15 @@ fn by_hand(objects: &mut Vec<Value>, edit: &Edit) {
     };
     match edit {
         Edit::Drain { node } => {
-            leave(objects, node, false);
+            leave(objects, Some(node), false);
             let found = objects.iter_mut().find(|object| is(object, "Node", node)).expect("the node");
             found["spec"] = json!({"unschedulable": true});
         }
         Edit::Remove { node } => {
-            leave(objects, node, true);
+            leave(objects, Some(node), true);
             objects.retain(|object| !is(object, "Node", node));
         }
+        Edit::Repack => leave(objects, None, false),
         Edit::Add { count, like } => {
             let original = objects.iter().find(|object| is(object, "Node", like)).expect("the node").clone();
             for number in 1..=*count {
@@ -159,13 +162,14 @@ fn random_edit(dice: &mut Dice, objects: &[Value]) -> Edit {
     let set =
         |dice: &mut Dice| pick(dice, "ReplicaSet").map(|name| format!("rs/{name}").parse().expect("a name"));
     let node = pick(dice, "Node").expect("a node");
-    match (dice.below(5), set(dice)) {
+    match (dice.below(6), set(dice)) {
         (0, _) => Edit::Drain { node },
         (1, _) if objects.iter().filter(|object| object["kind"] == "Node").count() > 1 => {
             Edit::Remove { node }
         }
         (2, Some(workload)) => Edit::Scale { workload, replicas: dice.below(8) as u32 },
         (3, Some(object)) => Edit::Delete { object },
+        (4, _) => Edit::Repack,
         _ => Edit::Add { count: 1 + dice.below(2) as usize, like: node },
     }
 }
