@@ -1,6 +1,9 @@
 //! Address, credentials and limits of a client.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use http::Uri;
 use thiserror::Error;
@@ -8,7 +11,7 @@ use thiserror::Error;
 use crate::{
     access::{InClusterError, ServerAccess},
     client::ApiClient,
-    credentials::CredentialsError,
+    credentials::{Credentials, CredentialsError},
     kubeconfig::{self, KubeconfigError},
     limiter::RateLimiter,
     network::over_network,
@@ -29,6 +32,37 @@ pub struct ConnectionConfig {
     pub qps: f32,
     /// `clientConnection.burst`.
     pub burst: i32,
+    /// Replacements for what the kubeconfig says.
+    pub overrides: Overrides,
+}
+
+/// Credentials and trust that replace those of a kubeconfig.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// File that contains a bearer token. Replaces all credentials.
+    pub token_file: Option<PathBuf>,
+    /// File with the certificates of the authorities that may have signed the server's certificate, in PEM.
+    pub authority: Option<PathBuf>,
+    /// True if every certificate is accepted.
+    pub insecure: bool,
+}
+
+impl Overrides {
+    fn apply(&self, access: &mut ServerAccess) -> Result<(), ClientError> {
+        if let Some(path) = &self.token_file {
+            access.credentials = Credentials::TokenFile { path: path.clone(), fallback: None };
+            access.tls.identity = None;
+            access.impersonation.clear();
+        }
+        if let Some(path) = &self.authority {
+            let read = fs::read(path);
+            let authorities = read.map_err(|source| ClientError::Authority { path: path.clone(), source })?;
+            access.tls.authorities = Some(authorities);
+            access.tls.insecure = false;
+        }
+        access.tls.insecure |= self.insecure;
+        Ok(())
+    }
 }
 
 /// The reason why no client can be created.
@@ -55,6 +89,14 @@ pub enum ClientError {
         address: String,
         /// The cause.
         source: http::uri::InvalidUri,
+    },
+    /// The certificates of the authorities cannot be read.
+    #[error("certificate authority {}: {source}", path.display())]
+    Authority {
+        /// Path of the file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
     },
     /// The certificates cannot be used.
     #[error("credentials for the API server: {0}")]
@@ -100,6 +142,7 @@ impl ConnectionConfig {
         if let Some(master) = &self.master {
             access.server = address(master)?;
         }
+        self.overrides.apply(&mut access)?;
         Ok(access)
     }
 }
@@ -208,6 +251,36 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn overrides_replace_credentials_and_trust() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let kubeconfig = file(
+            "config",
+            "current-context: a\ncontexts: [{name: a, context: {cluster: b, user: c}}]\n\
+             clusters: [{name: b, cluster: {server: 'https://a', insecure-skip-tls-verify: true}}]\n\
+             users: [{name: c, user: {token: t, as: ann}}]\n",
+        );
+        let overrides = Overrides {
+            token_file: Some(file("token", "t")),
+            authority: Some(file("ca", "certificate")),
+            insecure: false,
+        };
+        let config = ConnectionConfig { kubeconfig: Some(kubeconfig), overrides, ..Default::default() };
+        let access = config.access().unwrap();
+        assert!(
+            matches!(access.credentials, Credentials::TokenFile { .. }) && access.impersonation.is_empty()
+        );
+        assert_eq!(
+            (access.tls.authorities.as_deref(), access.tls.insecure),
+            (Some(&b"certificate"[..]), false)
+        );
     }
 
     #[test]

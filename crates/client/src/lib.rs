@@ -43,7 +43,7 @@ pub mod fake_server;
 
 pub use backoff::{Backoff, Jitter};
 pub use client::{ApiClient, Stream};
-pub use config::{ClientError, ConnectionConfig};
+pub use config::{ClientError, ConnectionConfig, Overrides};
 pub use credentials::CredentialsError;
 pub use error::{ApiError, Refusal, error_chain};
 pub use exec_plugin::PluginError;

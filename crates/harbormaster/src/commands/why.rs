@@ -1,9 +1,13 @@
 //! The `why` command.
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use clap::{Args, Command};
 use harbormaster_api::{Pod, similar::did_you_mean};
+use harbormaster_client::{ConnectionConfig, Overrides};
 use harbormaster_manifests::edits::ObjectName;
 use harbormaster_sim::{Change, Inventory, Remedy, Waker, Why, report::Fate};
 use serde::Serialize;
@@ -29,9 +33,18 @@ pub(crate) struct Options {
     cluster: ClusterOptions,
     /// Ask a running scheduler instead of reading manifests: the address of its secure port, such as https://host:10259.
     /// The credentials of the kubeconfig must allow GET on /debug/why, and its authority must be that of the scheduler's
-    /// certificate
+    /// certificate, unless the flags below replace them
     #[arg(long, value_name = "URL", conflicts_with = "files")]
     from: Option<String>,
+    /// With --from: a file that contains a bearer token
+    #[arg(long, value_name = "FILE", requires = "from")]
+    token_file: Option<PathBuf>,
+    /// With --from: the certificate of the authority that signed the scheduler's certificate, or that certificate itself
+    #[arg(long, value_name = "FILE", requires = "from")]
+    certificate_authority: Option<PathBuf>,
+    /// With --from: accept every certificate
+    #[arg(long, requires = "from", conflicts_with = "certificate_authority")]
+    insecure_skip_tls_verify: bool,
     /// Explain the pod on the cluster as given, without placing the other pods
     #[arg(long)]
     independent: bool,
@@ -57,7 +70,14 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 /// Asks and prints the answer.
 fn answer(program: &Program, options: &Options) -> Result<(), String> {
     if let Some(from) = &options.from {
-        let told = why_running::ask(from, &options.cluster.access, &options.pod)?;
+        let overrides = Overrides {
+            token_file: options.token_file.clone(),
+            authority: options.certificate_authority.clone(),
+            insecure: options.insecure_skip_tls_verify,
+        };
+        let connection =
+            ConnectionConfig { master: Some(from.clone()), overrides, ..options.cluster.access.connection() };
+        let told = why_running::ask(from, &connection, &options.pod)?;
         return print(options.output, &told, || why_running::render(&told, Style::of_stdout()));
     }
     let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;

@@ -3,22 +3,18 @@
 use harbormaster_client::ConnectionConfig;
 use serde_json::Value;
 
-use super::{
-    export::Access,
-    layout::{Style, Table, wrapped},
-};
+use super::layout::{Style, Table, wrapped};
 
-/// Asks the scheduler behind a secure port about a pod (`namespace/name`, or a name in the namespace `default`).
+/// Asks the scheduler behind the secure port `from` about a pod (`namespace/name`, or a name in the namespace `default`).
 ///
 /// # Errors
 /// If the port cannot be reached, refuses the question, or knows no such pod.
-pub(super) fn ask(from: &str, access: &Access, pod: &str) -> Result<Value, String> {
+pub(super) fn ask(from: &str, connection: &ConnectionConfig, pod: &str) -> Result<Value, String> {
     let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
     let is_sound = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.');
     if name.is_empty() || !is_sound(namespace) || !is_sound(name) {
         return Err(format!("{pod:?} is not the name of a pod: expected NAME or NAMESPACE/NAME"));
     }
-    let connection = ConnectionConfig { master: Some(from.to_owned()), ..access.connection() };
     let path = format!("/debug/why?namespace={namespace}&pod={name}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let reply = runtime.map_err(|e| format!("starting the runtime: {e}"))?.block_on(async {
@@ -148,7 +144,8 @@ mod tests {
     #[test]
     fn names_that_are_none_are_refused_before_anybody_is_asked() {
         for pod in ["", "a/", "a/b&c", "a/b/c"] {
-            let told = ask("https://localhost:1", &Access::default(), pod).expect_err("no pod has this name");
+            let told = ask("https://localhost:1", &ConnectionConfig::default(), pod)
+                .expect_err("no pod has this name");
             assert!(told.contains("is not the name of a pod"), "{told}");
         }
     }

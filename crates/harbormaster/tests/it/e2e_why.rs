@@ -42,6 +42,9 @@ fn a_running_scheduler_says_why_a_pod_waits_and_what_would_wake_it() {
     let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c}}]\n\
                 clusters: [{name: c, cluster: {server: 'https://unused', insecure-skip-tls-verify: true}}]\n";
     fs::write(&kubeconfig, text).expect("the kubeconfig is written");
+    let strict = cluster.directory().join("strict.kubeconfig");
+    fs::write(&strict, text.replace("insecure-skip-tls-verify: true", "tls-server-name: localhost"))
+        .expect("the kubeconfig is written");
     let from = format!("https://127.0.0.1:{port}");
     let why = |pod: &str, more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
@@ -63,6 +66,22 @@ fn a_running_scheduler_says_why_a_pod_waits_and_what_would_wake_it() {
     assert!(table.contains("NodeResourcesFit"), "{table}");
     let (_, table, _) = why("gated", &[]);
     assert!(table.starts_with("default/gated is held back by SchedulingGates"), "{table}");
+    let told = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
+        command.args(["why", "large", "--from", &from, "--kubeconfig"]).arg(&strict).args(more);
+        let output = command.output().expect("the program runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (trusted, error) = told(&[]);
+    assert!(!trusted && error.contains("certificate"), "the authority is another one: {error}");
+    assert_eq!(told(&["--insecure-skip-tls-verify"]), (true, String::new()));
+    let (read, error) = told(&["--insecure-skip-tls-verify", "--token-file", "no-token"]);
+    assert!(
+        !read && error.starts_with("error: credentials for the API server: token file no-token: "),
+        "{error}"
+    );
+    let (read, error) = told(&["--certificate-authority", "no-such-file"]);
+    assert!(!read && error.starts_with("error: certificate authority no-such-file: "), "{error}");
     let (found, _, error) = why("small", &[]);
     assert!(!found && error.contains("default/small"), "{error}");
     harbormaster.ends_well();
