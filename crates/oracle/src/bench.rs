@@ -87,14 +87,18 @@ pub fn run(
 }
 
 /// Runs one contender once with the only workload, and profiles it in the measured phase. The profiler takes CPU time
-/// itself, so the measurement must not be compared with others.
-pub fn profile(options: &Options, contender: &Contender) -> Result<(Measurement, Profile)> {
+/// itself, so the measurement must not be compared with others. The contender, which may have to be built, is asked for
+/// only if the workload can run and can be profiled.
+pub fn profile(
+    options: &Options,
+    contender: impl FnOnce() -> Result<Contender>,
+) -> Result<(Measurement, Profile)> {
     let subjects = subjects(options)?;
     let [subject] = &subjects[..] else {
         bail!("one workload can be profiled at a time, not {}", subjects.len());
     };
     let mut profile = Some(Profile::new()?);
-    let measurement = subject.measure(options, contender, &mut profile)?;
+    let measurement = subject.measure(options, &contender()?, &mut profile)?;
     Ok((measurement, profile.context("the profile is missing")?))
 }
 

@@ -91,8 +91,8 @@ fn a_workload_of_scheduler_perf_runs_on_real_components() {
 
 #[test]
 fn a_flame_graph_shows_the_functions_of_the_measured_phase() {
-    let contender = Contender::Harbormaster(harbormaster_binary(false).unwrap());
-    let (measurement, profile) = match profile(&options(&["plain"], 30, 300), &contender) {
+    let contender = || Ok(Contender::Harbormaster(harbormaster_binary(false)?));
+    let (measurement, profile) = match profile(&options(&["plain"], 30, 300), contender) {
         Err(error) if error.is::<FlameError>() => {
             // perf is not part of every system, and not everyone may use it.
             eprintln!("skipped: {error}");

@@ -19,10 +19,10 @@ use tempfile::TempDir;
 use crate::process;
 
 /// Number of samples per second of CPU time. It is odd, so that samples do not coincide with regular work.
-const FREQUENCY: &str = "499";
+const FREQUENCY: &str = "299";
 
 /// Sampling of call graphs: each sample copies so many bytes of the stack, which are unwound later.
-const CALL_GRAPH: &str = "dwarf,16384";
+const CALL_GRAPH: &str = "dwarf,32768";
 
 /// Time that perf has to attach to a process, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);

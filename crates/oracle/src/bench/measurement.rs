@@ -44,7 +44,8 @@ pub struct Measurement {
     pub resident_mib: f64,
     /// Peak resident memory, in MiB.
     pub peak_mib: f64,
-    /// Time from the start of the process to the first binding, in seconds. `None` if the cluster is empty at the start.
+    /// Time from the start of the process to the first binding, in seconds. `None` if the cluster is empty at the
+    /// start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_to_first_binding_s: Option<f64>,
     /// CPU time of kube-apiserver and etcd per measured pod, in milliseconds.

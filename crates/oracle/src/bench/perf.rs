@@ -1,8 +1,8 @@
 //! Workloads from the configuration files of Kubernetes' own `scheduler_perf`.
 //!
 //! [`Catalog`] finds the files in the Go module cache and makes a [`Plan`] of each workload, or says why it cannot run.
-//! The operations of a plan run one after the other against a real API server, as in `scheduler_perf`; unlike there, the
-//! scheduler is a process of its own. The measured phases are those in which `scheduler_perf` collects metrics.
+//! The operations of a plan run one after the other against a real API server, as in `scheduler_perf`; unlike there,
+//! the scheduler is a process of its own. The measured phases are those in which `scheduler_perf` collects metrics.
 
 mod build;
 mod catalog;
@@ -32,7 +32,7 @@ use super::measurement::{Measurement, milliseconds};
 use crate::components::ControlPlane;
 use crate::process;
 use crate::scheduler::{Contender, Scheduler};
-use phase::Totals;
+use phase::{Meter, Totals};
 use player::Player;
 
 /// Runs `contender` once on its own control plane. The scheduler starts in an empty cluster.
@@ -44,9 +44,10 @@ pub(super) fn measure(
 ) -> Result<Measurement> {
     let cluster = ControlPlane::start(&cluster::control_plane_options(plan, options.release))?;
     let mut scheduler = Scheduler::start(contender, &cluster, &cluster::start_options(plan))?;
-    let mut player = Player::new(&cluster, scheduler.pid(), options.threads, profile);
+    let meter = Meter { cluster: &cluster, scheduler: scheduler.pid(), profile, totals: Totals::default() };
+    let mut player = Player::new(meter, options.threads);
     let churn_objects = player.play(&plan.steps).or_else(|error| scheduler.check().and(Err(error)))?;
-    let totals = player.totals;
+    let totals = player.meter.totals;
     ensure!(totals.pods > 0, "no pod got a node while metrics were collected");
     let memory = process::memory(scheduler.pid())?;
     scheduler.stop()?;

@@ -121,6 +121,11 @@ impl Watcher {
         seen.len()
     }
 
+    /// Number of objects that have appeared.
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// Waits until an object with this index has appeared, for at most `patience`. Returns its name.
     pub(super) fn name(&self, index: usize, patience: Duration) -> Option<String> {
         self.wait_at_most(index + 1, patience);

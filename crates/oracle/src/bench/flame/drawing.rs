@@ -23,8 +23,8 @@ const NARROWEST: f64 = 0.3;
 /// Width of a character in pixels. It must not be too small, or texts would overlap.
 const CHARACTER: f64 = 6.7;
 
-/// Draws a flame graph: the root is at the bottom, callees are above their callers, and the width of a frame is its share
-/// of the samples. A frame shows its whole name and its share when the pointer rests on it.
+/// Draws a flame graph: the root is at the bottom, callees are above their callers, and the width of a frame is its
+/// share of the samples. A frame shows its whole name and its share when the pointer rests on it.
 pub(super) fn draw(title: &str, root: &Frame) -> String {
     let bottom = TOP + root.depth() as f64 * HEIGHT;
     let (width, height) = (WIDTH + 2.0 * MARGIN, bottom + HEIGHT + MARGIN);

@@ -64,10 +64,12 @@ fn default_node() -> Value {
 }
 
 fn csi_node(name: &str, strategy: &NodeAllocatable) -> Value {
-    let driver = |(driver, allocatable): (&String, &Value)| json!({"name": driver, "nodeID": name, "allocatable": allocatable});
+    let drivers = strategy.csi_node_allocatable.iter();
+    let drivers =
+        drivers.map(|(driver, limit)| json!({"name": driver, "nodeID": name, "allocatable": limit}));
     json!({
         "metadata": {"name": name, "annotations": {MIGRATED: strategy.migrated_plugins.join(",")}},
-        "spec": {"drivers": strategy.csi_node_allocatable.iter().map(driver).collect::<Vec<_>>()},
+        "spec": {"drivers": drivers.collect::<Vec<_>>()},
     })
 }
 
@@ -168,7 +170,9 @@ mod tests {
         assert_eq!(path, "/api/v1/nodes");
         assert_eq!(second["metadata"]["labels"], json!({"kubernetes.io/hostname": "node-7-1", "zone": "b"}));
         let strategy: NodeAllocatable = serde_json::from_value(json!({
-            "nodeAllocatable": {"example.com/x": "20"}, "csiNodeAllocatable": {"ebs": {"count": 20}}, "migratedPlugins": ["p", "q"],
+            "nodeAllocatable": {"example.com/x": "20"},
+            "csiNodeAllocatable": {"ebs": {"count": 20}},
+            "migratedPlugins": ["p", "q"],
         }))
         .unwrap();
         let both = node(&nodes(Preparation::Allocatable(strategy)), 0, 0).unwrap();

@@ -52,8 +52,8 @@ fn outcome<S: serde::Serializer>(plan: &Result<Plan, Obstacle>, serializer: S) -
 }
 
 impl Catalog {
-    /// Reads one configuration file, or all files of the release if `selected` is `None`. A file is selected by its path,
-    /// or by the name of its folder in the sources of Kubernetes, such as `affinity`.
+    /// Reads one configuration file, or all files of the release if `selected` is `None`. A file is selected by its
+    /// path, or by the name of its folder in the sources of Kubernetes, such as `affinity`.
     pub fn read(release: Release, selected: Option<&str>) -> Result<Self> {
         if let Some(path) = selected.map(Path::new).filter(|path| path.is_file()) {
             let files = vec![ConfigFile::read(path, path.display().to_string())?];
@@ -69,8 +69,8 @@ impl Catalog {
         Ok(Self { release, files: chosen.into_iter().map(read).collect::<Result<_>>()? })
     }
 
-    /// Returns the workloads whose names match one of the filters, or all workloads if there are no filters. A filter is
-    /// the name of a test case, or `TEST CASE/WORKLOAD`; `*` stands for any text.
+    /// Returns the workloads whose names match one of the filters, or all workloads if there are no filters. A filter
+    /// is the name of a test case, or `TEST CASE/WORKLOAD`; `*` stands for any text.
     pub fn entries(&self, filters: &[String]) -> Result<Vec<Entry>> {
         let filters = filters.iter().map(|filter| pattern(filter)).collect::<Result<Vec<_>>>()?;
         let mut entries: Vec<_> = self.files.iter().flat_map(|file| self.of_file(file)).collect();

@@ -47,77 +47,75 @@ pub(super) struct Phase {
     server_cpu: Duration,
 }
 
-impl Phase {
+/// Measures a scheduler in phases.
+#[derive(Debug)]
+pub(super) struct Meter<'a> {
+    pub(super) cluster: &'a ControlPlane,
+    /// Process ID of the scheduler.
+    pub(super) scheduler: u32,
+    pub(super) profile: &'a mut Option<Profile>,
+    pub(super) totals: Totals,
+}
+
+impl Meter<'_> {
     /// Starts a phase about the pods in some namespaces with some labels.
-    pub(super) fn begin(
-        cluster: &ControlPlane,
-        scheduler: u32,
-        namespaces: &[String],
-        labels: &Labels,
-        totals: &mut Totals,
-        profile: &mut Option<Profile>,
-    ) -> Result<Self> {
-        let client = cluster.client();
+    pub(super) fn begin(&mut self, namespaces: &[String], labels: &Labels) -> Result<Phase> {
+        let client = self.cluster.client();
         let watch = |namespace: &String| Watcher::bindings_in(client, namespace, &selector(labels));
         let bindings = namespaces.iter().map(watch).collect::<Result<_>>()?;
-        if let Some(profile) = profile {
-            profile.start(scheduler)?;
+        if let Some(profile) = self.profile {
+            profile.start(self.scheduler)?;
         }
-        let cpu = process::cpu_time(scheduler)?;
-        totals.cpu_before.get_or_insert(cpu);
-        let begun = Instant::now();
-        Ok(Self { namespaces: namespaces.to_owned(), bindings, begun, cpu, server_cpu: server_cpu(cluster)? })
+        let (cpu, server_cpu) = (process::cpu_time(self.scheduler)?, server_cpu(self.cluster)?);
+        self.totals.cpu_before.get_or_insert(cpu);
+        Ok(Phase { namespaces: namespaces.to_owned(), bindings, begun: Instant::now(), cpu, server_cpu })
     }
 
+    /// Ends a phase when its events have arrived, and adds it to the totals. `is_complete` is true if all its pods are
+    /// known to have nodes.
+    pub(super) fn finish(&mut self, phase: &Phase, is_complete: bool) -> Result<()> {
+        if !is_complete {
+            phase.wait_until_quiet();
+        }
+        let bound = phase.bound();
+        let (events, last_event) = phase.wait_for_events(self.cluster.client(), &bound)?;
+        sleep(SETTLING);
+        let totals = &mut self.totals;
+        totals.cpu += process::cpu_time(self.scheduler)?.saturating_sub(phase.cpu);
+        totals.server_cpu += server_cpu(self.cluster)?.saturating_sub(phase.server_cpu);
+        if let Some(profile) = self.profile {
+            profile.stop()?;
+        }
+        let times = || bound.iter().map(|(_, _, at)| *at);
+        let (Some(first), Some(last)) = (times().min(), times().max()) else { return Ok(()) };
+        let (start, counted) = if bound.len() > 1 { (first, bound.len() - 1) } else { (phase.begun, 1) };
+        totals.pods += bound.len();
+        totals.events += events;
+        totals.binding += last.saturating_duration_since(start);
+        totals.bound_in_time += counted;
+        let after = last_event.map_or(Duration::ZERO, |at| at.saturating_duration_since(last));
+        totals.last_event = totals.last_event.max(after);
+        Ok(())
+    }
+}
+
+impl Phase {
     /// The watch of bindings in the first namespace.
     pub(super) fn bindings(&self) -> &Watcher {
         &self.bindings[0]
     }
 
-    /// Ends the phase when its events have arrived, and adds it to the totals. `is_complete` is true if all its pods are
-    /// known to have nodes.
-    pub(super) fn finish(
-        self,
-        is_complete: bool,
-        cluster: &ControlPlane,
-        scheduler: u32,
-        totals: &mut Totals,
-        profile: &mut Option<Profile>,
-    ) -> Result<()> {
-        if !is_complete {
-            self.wait_until_quiet();
-        }
-        let bound = self.bound();
-        let (events, last_event) = self.wait_for_events(cluster.client(), &bound)?;
-        sleep(SETTLING);
-        totals.cpu += process::cpu_time(scheduler)?.saturating_sub(self.cpu);
-        totals.server_cpu += server_cpu(cluster)?.saturating_sub(self.server_cpu);
-        if let Some(profile) = profile {
-            profile.stop()?;
-        }
-        let times: BTreeSet<Instant> = bound.iter().map(|(_, _, at)| *at).collect();
-        let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(()) };
-        let (start, counted) = if bound.len() > 1 { (*first, bound.len() - 1) } else { (self.begun, 1) };
-        totals.pods += bound.len();
-        totals.events += events;
-        totals.binding += last.saturating_duration_since(start);
-        totals.bound_in_time += counted;
-        let after = last_event.map_or(Duration::ZERO, |at| at.saturating_duration_since(*last));
-        totals.last_event = totals.last_event.max(after);
-        Ok(())
-    }
-
     /// Waits until no further binding arrives.
     fn wait_until_quiet(&self) {
-        for watcher in &self.bindings {
-            let mut count = 0;
-            loop {
-                let seen = watcher.wait_at_most(count + 1, QUIET);
-                if seen == count {
-                    break;
-                }
-                count = seen;
+        let count = || self.bindings.iter().map(Watcher::count).sum::<usize>();
+        let mut before = count();
+        loop {
+            sleep(QUIET);
+            let now = count();
+            if now == before {
+                return;
             }
+            before = now;
         }
     }
 

@@ -13,14 +13,14 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::super::creation::{create_one, in_parallel, pods};
-use super::super::flame::Profile;
 use super::super::measurement::PATIENCE;
+use super::super::watcher::Watcher;
 use super::super::workload::Creation;
 use super::build;
 use super::op::Stage;
-use super::phase::{Phase, Totals};
+use super::phase::{Meter, Phase};
 use super::plan::{Deletion, Labels, NodeSet, ObjectSet, PlannedStep, PodMode, PodSet, Step};
-use crate::components::{ApiClient, ControlPlane, Error};
+use crate::components::{ApiClient, Error};
 
 use background::Background;
 
@@ -31,13 +31,9 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Runs steps one after the other.
 pub(super) struct Player<'a> {
-    pub(super) cluster: &'a ControlPlane,
-    /// Process ID of the scheduler.
-    pub(super) scheduler: u32,
+    pub(super) meter: Meter<'a>,
     /// Number of threads that create objects.
-    pub(super) threads: usize,
-    pub(super) profile: &'a mut Option<Profile>,
-    pub(super) totals: Totals,
+    threads: usize,
     background: Vec<Background>,
     phase: Option<Phase>,
     namespaces: BTreeSet<String>,
@@ -46,15 +42,9 @@ pub(super) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    pub(super) fn new(
-        cluster: &'a ControlPlane,
-        scheduler: u32,
-        threads: usize,
-        profile: &'a mut Option<Profile>,
-    ) -> Self {
-        let totals = Totals::default();
+    pub(super) fn new(meter: Meter<'a>, threads: usize) -> Self {
         let (background, phase, namespaces, pending) = Default::default();
-        Self { cluster, scheduler, threads, profile, totals, background, phase, namespaces, pending }
+        Self { meter, threads, background, phase, namespaces, pending }
     }
 
     /// Runs the steps, and stops what they left in the background. Returns the number of objects that churn created.
@@ -71,7 +61,7 @@ impl<'a> Player<'a> {
     }
 
     fn client(&self) -> &'a ApiClient {
-        self.cluster.client()
+        self.meter.cluster.client()
     }
 
     fn run(&mut self, index: usize, step: &Step) -> Result<()> {
@@ -99,24 +89,18 @@ impl<'a> Player<'a> {
             }
             Step::StartMeasuring { namespaces, labels } => {
                 namespaces.iter().try_for_each(|namespace| self.create_namespace(namespace, None))?;
-                self.begin_phase(namespaces, labels)
+                self.phase = Some(self.meter.begin(namespaces, labels)?);
+                Ok(())
             }
             Step::StopMeasuring => self.finish_phase(false),
             Step::Nothing => Ok(()),
         }
     }
 
-    fn begin_phase(&mut self, namespaces: &[String], labels: &Labels) -> Result<()> {
-        let totals = &mut self.totals;
-        self.phase =
-            Some(Phase::begin(self.cluster, self.scheduler, namespaces, labels, totals, self.profile)?);
-        Ok(())
-    }
-
-    /// Ends the phase; see [`Phase::finish`].
+    /// Ends the phase; see [`Meter::finish`].
     fn finish_phase(&mut self, is_complete: bool) -> Result<()> {
-        let Some(phase) = self.phase.take() else { bail!("no phase has begun") };
-        phase.finish(is_complete, self.cluster, self.scheduler, &mut self.totals, self.profile)
+        let phase = self.phase.take().context("no phase has begun")?;
+        self.meter.finish(&phase, is_complete)
     }
 
     /// Creates a namespace unless it exists.
@@ -152,45 +136,52 @@ impl<'a> Player<'a> {
         self.create_namespace(&set.namespace, None)?;
         // A client that renders templates would take CPU time from the scheduler.
         let objects = (0..set.count).map(|index| build::pod(set, index)).collect::<Result<Vec<_>, _>>()?;
-        let before = match set.mode {
-            PodMode::UntilBound if !set.is_measured => self.count_bound(&set.namespace, &Labels::new())?,
-            _ => 0,
-        };
-        if set.is_measured {
-            self.begin_phase(std::slice::from_ref(&set.namespace), &Labels::new())?;
+        if !set.is_measured {
+            return self.create_unmeasured(set, &objects);
         }
+        let phase = self.meter.begin(std::slice::from_ref(&set.namespace), &Labels::new())?;
         if let PodMode::Steady(duration) = set.mode {
-            self.keep_steady(set, &objects, duration)?;
+            self.keep_steady(set, &objects, duration, phase.bindings())?;
         } else {
-            self.create_all(set.count, |index| Ok(objects[index].clone()))?;
+            self.create_given(&objects)?;
+            phase.bindings().wait_for(set.count, PATIENCE)?;
         }
-        match (set.mode, &self.phase) {
-            (PodMode::UntilCreated, _) => {
-                *self.pending.entry(set.namespace.clone()).or_default() += set.count
+        self.meter.finish(&phase, true)
+    }
+
+    fn create_unmeasured(&mut self, set: &PodSet, objects: &[Vec<Creation>]) -> Result<()> {
+        match set.mode {
+            PodMode::UntilCreated => {
+                *self.pending.entry(set.namespace.clone()).or_default() += set.count;
+                self.create_given(objects)
             }
-            (PodMode::UntilBound, Some(phase)) if set.is_measured => {
-                phase.bindings().wait_for(set.count, PATIENCE)?;
+            PodMode::UntilBound => {
+                let before = self.count_bound(&set.namespace, &Labels::new())?;
+                self.create_given(objects)?;
+                self.wait_for_bound(&set.namespace, &Labels::new(), before + set.count)
             }
-            (PodMode::UntilBound, _) => {
-                self.wait_for_bound(&set.namespace, &Labels::new(), before + set.count)?;
+            PodMode::Steady(duration) => {
+                let bindings = Watcher::bindings_in(self.client(), &set.namespace, "")?;
+                self.keep_steady(set, objects, duration, &bindings)
             }
-            (PodMode::Steady(_), _) => {}
         }
-        if set.is_measured { self.finish_phase(true) } else { Ok(()) }
+    }
+
+    /// Creates the given objects, of which each list is created in order.
+    fn create_given(&self, objects: &[Vec<Creation>]) -> Result<()> {
+        self.create_all(objects.len(), |index| Ok(objects[index].clone()))
     }
 
     /// Creates pods, and deletes each pod that gets a node. Until the time is over, a new pod takes its place.
-    fn keep_steady(&self, set: &PodSet, objects: &[Vec<Creation>], duration: Duration) -> Result<()> {
-        let own;
-        let bindings = match &self.phase {
-            Some(phase) if set.is_measured => phase.bindings(),
-            _ => {
-                own = super::super::watcher::Watcher::bindings_in(self.client(), &set.namespace, "")?;
-                &own
-            }
-        };
+    fn keep_steady(
+        &self,
+        set: &PodSet,
+        objects: &[Vec<Creation>],
+        duration: Duration,
+        bindings: &Watcher,
+    ) -> Result<()> {
         let end = Instant::now() + duration;
-        self.create_all(set.count, |index| Ok(objects[index].clone()))?;
+        self.create_given(objects)?;
         let (mut created, mut bound) = (set.count, 0);
         while bound < created {
             let Some(name) = bindings.name(bound, PATIENCE) else {
@@ -230,7 +221,7 @@ impl<'a> Player<'a> {
                 match client.post(&collection, &object) {
                     Ok(_) => return Ok(()),
                     Err(Error::Refused { status: 404 | 500.., .. }) if Instant::now() < deadline => {
-                        sleep(RETRY)
+                        sleep(RETRY);
                     }
                     Err(error) => return Err(error.into()),
                 }

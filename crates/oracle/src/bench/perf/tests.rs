@@ -128,7 +128,8 @@ fn what_cannot_run_is_named_with_its_operation_and_field() {
 
 #[test]
 fn pod_sets_become_one_step_per_namespace_and_pods_need_no_namespace() {
-    let ops = "  - {opcode: createPodSets, countParam: $sets, namespacePrefix: set, createPodsOp: {opcode: createPods, count: 4, podTemplatePath: pod.yaml}}\n\
+    let ops = "  - opcode: createPodSets\n    countParam: $sets\n    namespacePrefix: set\n\
+               \x20   createPodsOp: {opcode: createPods, count: 4, podTemplatePath: pod.yaml}\n\
                \x20 - {opcode: createPods, count: 6, collectMetrics: true, countMultiplierParam: $sets}\n";
     let plan = plan_ops(ops, "params: {sets: 3}").unwrap();
     assert_eq!((plan.size.init_pods, plan.size.pods), (12, 18));

@@ -85,8 +85,8 @@ fn delete_one(client: &ApiClient, path: &str) -> Result<()> {
     }
 }
 
-/// Creates one object of each kind per interval. In the mode `recreate`, as many intervals follow in which these objects
-/// are deleted in the same order.
+/// Creates one object of each kind per interval. In the mode `recreate`, as many intervals follow in which these
+/// objects are deleted in the same order.
 fn create(client: &ApiClient, churn: &ChurnSet, stopped: &Receiver<()>) -> Result<usize> {
     let mut created = 0;
     let mut slots: Vec<Vec<String>> = vec![Vec::new(); churn.number];
