@@ -8,9 +8,11 @@
 mod chart;
 mod churn;
 mod creation;
+mod flame;
 mod latency;
 mod load_watcher;
 mod measurement;
+mod perf;
 mod report;
 mod svg;
 mod updates;
@@ -19,12 +21,14 @@ mod watch;
 mod watcher;
 mod workload;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use harbormaster_api::Release;
 use serde_json::{Value, json};
 
+pub use flame::{FlameError, Profile};
 pub use latency::Latency;
 pub use measurement::{Lists, Measurement};
+pub use perf::{Catalog, Entry, Listing, Obstacle, Plan};
 pub use report::{Comparison, Ratio, Report, UnequalPair};
 pub use workload::{PLAIN, PLUGIN_WORKLOADS, Size, SizeOverrides, WORKLOADS, Workload};
 
@@ -37,7 +41,9 @@ pub struct Options {
     pub release: Release,
     /// Workloads to run, in order.
     pub workloads: Vec<&'static Workload>,
-    /// Overrides for the workloads' sizes.
+    /// Workloads of `scheduler_perf` to run after them, in order.
+    pub plans: Vec<Plan>,
+    /// Overrides for the workloads' sizes, except of those of `scheduler_perf`.
     pub sizing: SizeOverrides,
     /// Number of runs of each scheduler per workload.
     pub pairs: usize,
@@ -56,21 +62,17 @@ pub struct Options {
 pub fn run(
     options: &Options,
     contenders: [&Contender; 2],
-    mut progress: impl FnMut(&'static str, &'static str, &Measurement),
+    mut progress: impl FnMut(&str, &'static str, &Measurement),
 ) -> Result<Report> {
-    let sized: Vec<_> =
-        options.workloads.iter().map(|workload| (*workload, options.sizing.of(workload))).collect();
-    for (workload, size) in &sized {
-        workload.check(*size, options.release)?;
-    }
     let mut comparisons = Vec::new();
-    for (workload, size) in sized {
+    for subject in subjects(options)? {
+        let (name, size) = (subject.name(), subject.size());
         let mut runs = [Vec::new(), Vec::new()];
         let mut failure = None;
         for index in alternating(options.pairs) {
-            match measurement::measure(options, workload, size, contenders[index]) {
+            match subject.measure(options, contenders[index], &mut None) {
                 Ok(measurement) => {
-                    progress(workload.name, contenders[index].name(), &measurement);
+                    progress(name, contenders[index].name(), &measurement);
                     runs[index].push(measurement);
                 }
                 Err(error) => {
@@ -79,9 +81,73 @@ pub fn run(
                 }
             }
         }
-        comparisons.push(Comparison::new(workload.name, size, runs, failure));
+        comparisons.push(Comparison::new(name, size, runs, failure));
     }
     Ok(Report::new(contenders.map(Contender::name), comparisons))
+}
+
+/// Runs one contender once with the only workload, and profiles it in the measured phase. The profiler takes CPU time
+/// itself, so the measurement must not be compared with others. The contender, which may have to be built, is asked for
+/// only if the workload can run and can be profiled.
+pub fn profile(
+    options: &Options,
+    contender: impl FnOnce() -> Result<Contender>,
+) -> Result<(Measurement, Profile)> {
+    let subjects = subjects(options)?;
+    let [subject] = &subjects[..] else {
+        bail!("one workload can be profiled at a time, not {}", subjects.len());
+    };
+    let mut profile = Some(Profile::new()?);
+    let measurement = subject.measure(options, &contender()?, &mut profile)?;
+    Ok((measurement, profile.context("the profile is missing")?))
+}
+
+/// A workload that is about to run.
+enum Subject<'a> {
+    BuiltIn(&'static Workload, Size),
+    Planned(&'a Plan),
+}
+
+/// Returns the selected workloads. Fails if one of them cannot run.
+fn subjects(options: &Options) -> Result<Vec<Subject<'_>>> {
+    let mut subjects = Vec::new();
+    for workload in &options.workloads {
+        let size = options.sizing.of(workload);
+        workload.check(size, options.release)?;
+        subjects.push(Subject::BuiltIn(workload, size));
+    }
+    subjects.extend(options.plans.iter().map(Subject::Planned));
+    Ok(subjects)
+}
+
+impl Subject<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::BuiltIn(workload, _) => workload.name,
+            Self::Planned(plan) => &plan.name,
+        }
+    }
+
+    fn size(&self) -> Size {
+        match self {
+            Self::BuiltIn(_, size) => *size,
+            Self::Planned(plan) => plan.size,
+        }
+    }
+
+    fn measure(
+        &self,
+        options: &Options,
+        contender: &Contender,
+        profile: &mut Option<Profile>,
+    ) -> Result<Measurement> {
+        match self {
+            Self::BuiltIn(workload, size) => {
+                measurement::measure(options, workload, *size, contender, profile)
+            }
+            Self::Planned(plan) => perf::measure(options, plan, contender, profile),
+        }
+    }
 }
 
 /// Returns the index of the contender of each turn: A B B A.

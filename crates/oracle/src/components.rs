@@ -17,6 +17,7 @@ mod line_process;
 mod ports;
 mod real_binary;
 mod scheduler_config;
+mod source;
 
 pub use api_client::{ApiClient, unchecked_tls};
 pub use component::Component;
@@ -27,6 +28,8 @@ pub use ports::free_ports;
 pub use real_binary::{
     FamilyBinary, Helm, HelmVersion, Kubectl, KubectlVersion, RealBinary, Rendered, YamlLibrary,
 };
+
+pub use source::kubernetes_source;
 
 use std::fmt;
 use std::io;
@@ -73,6 +76,15 @@ pub enum Error {
         served: Vec<String>,
         /// The file that requires the module.
         go_mod: PathBuf,
+    },
+
+    /// The sources of a module could not be downloaded.
+    #[error("downloading the sources of {module} failed:\n{output}")]
+    Source {
+        /// The Go module and its version.
+        module: String,
+        /// Messages of Go.
+        output: String,
     },
 
     /// A component exited or did not become ready in time.

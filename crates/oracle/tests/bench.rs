@@ -2,7 +2,7 @@
 //! tests do not run at the same time and slow down the measured processes.
 
 use harbormaster_api::Release;
-use harbormaster_oracle::bench::{Options, SizeOverrides, WORKLOADS, run};
+use harbormaster_oracle::bench::{Catalog, FlameError, Options, SizeOverrides, WORKLOADS, profile, run};
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
@@ -10,6 +10,7 @@ fn options(workloads: &[&str], nodes: usize, pods: usize) -> Options {
     Options {
         release: Release::V1_36,
         workloads: WORKLOADS.iter().filter(|workload| workloads.contains(&workload.name)).collect(),
+        plans: Vec::new(),
         sizing: SizeOverrides { nodes: Some(nodes), init_pods: Some(nodes), pods: Some(pods), scale: 1.0 },
         pairs: 1,
         threads: 2,
@@ -23,13 +24,14 @@ fn a_short_benchmark_of_the_real_scheduler_against_itself_has_all_measurements()
     let options = options(&["plain", "PreemptionAsync"], 30, 60);
     let contender = Contender::KubeScheduler;
     let mut order = Vec::new();
-    let report = run(&options, [&contender, &contender], |workload, _, _| order.push(workload)).unwrap();
+    let report =
+        run(&options, [&contender, &contender], |workload, _, _| order.push(workload.to_owned())).unwrap();
     assert_eq!(order, ["plain", "plain", "PreemptionAsync", "PreemptionAsync"]);
     assert_eq!(report.failures().count(), 0);
     for run in report.workloads.iter().flat_map(|workload| &workload.runs).flatten() {
         assert!(run.pods_per_second > 1.0 && run.pods_per_second < 100_000.0, "{run:?}");
         assert!(run.resident_mib > 10.0 && run.peak_mib >= run.resident_mib, "{run:?}");
-        assert!(run.start_to_first_binding_s > 0.0 && run.start_cpu_ms > 0.0, "{run:?}");
+        assert!(run.start_to_first_binding_s > Some(0.0) && run.start_cpu_ms > 0.0, "{run:?}");
         assert_eq!(run.events, 60, "{run:?}");
     }
     let text = report.to_string();
@@ -58,7 +60,7 @@ fn both_schedulers_do_equal_work_where_pods_have_volumes() {
     };
     let contenders = [Contender::KubeScheduler, Contender::Harbormaster(harbormaster_binary(false).unwrap())];
     let report = run(&options, [&contenders[0], &contenders[1]], |_, _, _| {}).unwrap();
-    let failures: Vec<_> = report.failures().map(|failed| (failed.name, &failed.failure)).collect();
+    let failures: Vec<_> = report.failures().map(|failed| (&failed.name, &failed.failure)).collect();
     assert!(failures.is_empty(), "{failures:?}");
     for workload in &report.workloads {
         assert_eq!(workload.unequal, [], "{}", workload.name);
@@ -67,4 +69,38 @@ fn both_schedulers_do_equal_work_where_pods_have_volumes() {
             assert_eq!((run.events, run.volume_writes), (10, writes), "{}: {run:?}", workload.name);
         }
     }
+}
+
+#[test]
+fn a_workload_of_scheduler_perf_runs_on_real_components() {
+    let catalog = Catalog::read(Release::V1_37, Some("misc")).unwrap();
+    let plans = catalog.plans(&["SchedulingBasic/5Nodes".to_owned()]).unwrap();
+    let options = Options { release: Release::V1_37, plans, ..options(&[], 0, 0) };
+    let contender = Contender::Harbormaster(harbormaster_binary(false).unwrap());
+    let report = run(&options, [&contender, &contender], |_, _, _| {}).unwrap();
+    let failures: Vec<_> = report.failures().map(|failed| &failed.failure).collect();
+    assert!(failures.is_empty(), "{failures:?}");
+    let [comparison] = &report.workloads[..] else { panic!("one workload") };
+    assert_eq!((comparison.name.as_str(), comparison.size.pods), ("SchedulingBasic/5Nodes", 10));
+    for run in comparison.runs.iter().flatten() {
+        assert_eq!((run.pods, run.events), (10, 10), "{run:?}");
+        assert!(run.pods_per_second > 1.0 && run.cpu_ms_per_pod > 0.0, "{run:?}");
+    }
+    assert!(!report.to_string().contains("start→first"));
+}
+
+#[test]
+fn a_flame_graph_shows_the_functions_of_the_measured_phase() {
+    let contender = || Ok(Contender::Harbormaster(harbormaster_binary(false)?));
+    let (measurement, profile) = match profile(&options(&["plain"], 30, 300), contender) {
+        Err(error) if error.is::<FlameError>() => {
+            // perf is not part of every system, and not everyone may use it.
+            eprintln!("skipped: {error}");
+            return;
+        }
+        result => result.unwrap(),
+    };
+    assert_eq!(measurement.events, 300);
+    let svg = profile.svg("plain").unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("harbormaster"), "{svg}");
 }

@@ -18,7 +18,8 @@ const WARM_UP: usize = 100;
 const GROUP: usize = 10;
 
 /// Collections whose objects lose their status when they are created.
-const WITHOUT_STATUS: [&str; 3] = ["/persistentvolumes", "/resourceclaims", "/appgroups"];
+const WITHOUT_STATUS: [&str; 4] =
+    ["/persistentvolumes", "/persistentvolumeclaims", "/resourceclaims", "/appgroups"];
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -46,7 +47,7 @@ impl Creator<'_> {
             self.define(&definition).context("creating a custom resource")?;
         }
         for (collection, object) in self.workload.fixtures(self.size) {
-            self.create_one(&collection, &object).context("creating a fixture")?;
+            create_one(self.client, &collection, &object).context("creating a fixture")?;
         }
         self.create(self.size.nodes, |index| {
             let mut all = vec![("/api/v1/nodes".to_owned(), self.workload.node(index))];
@@ -111,18 +112,10 @@ impl Creator<'_> {
     /// Creates the objects that `objects(index)` returns, each in its collection, for every index below `count`.
     fn create(&self, count: usize, objects: impl Fn(usize) -> Vec<Creation> + Sync) -> Result<()> {
         self.each(count, |index| {
-            objects(index).iter().try_for_each(|(collection, object)| self.create_one(collection, object))
+            objects(index)
+                .iter()
+                .try_for_each(|(collection, object)| create_one(self.client, collection, object))
         })
-    }
-
-    fn create_one(&self, collection: &str, object: &Value) -> Result<()> {
-        let created = self.client.post(collection, object)?;
-        let name = created["metadata"]["name"].as_str().unwrap_or_default();
-        if WITHOUT_STATUS.iter().any(|end| collection.ends_with(end)) && object["status"].is_object() {
-            let status = json!({"status": object["status"]});
-            self.client.merge_patch(&format!("{collection}/{name}/status"), &status)?;
-        }
-        Ok(())
     }
 
     /// Creates a CustomResourceDefinition, and waits until the API server serves the resource.
@@ -142,19 +135,39 @@ impl Creator<'_> {
 
     /// Calls `act` for every index below `count`, on several threads.
     pub(super) fn each(&self, count: usize, act: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
-        let threads = self.threads.max(1);
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads)
-                .map(|first| {
-                    let act = &act;
-                    scope.spawn(move || (first..count).step_by(threads).try_for_each(act))
-                })
-                .collect();
-            workers.into_iter().try_for_each(|worker| {
-                worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a worker panicked")))
-            })
-        })
+        in_parallel(self.threads, count, act)
     }
+}
+
+/// Calls `act` for every index below `count`, on several threads.
+pub(super) fn in_parallel(
+    threads: usize,
+    count: usize,
+    act: impl Fn(usize) -> Result<()> + Sync,
+) -> Result<()> {
+    let threads = threads.max(1);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|first| {
+                let act = &act;
+                scope.spawn(move || (first..count).step_by(threads).try_for_each(act))
+            })
+            .collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a worker panicked")))
+        })
+    })
+}
+
+/// Creates an object in its collection, and its status if the API server drops the status of new objects of the kind.
+pub(super) fn create_one(client: &ApiClient, collection: &str, object: &Value) -> Result<()> {
+    let created = client.post(collection, object)?;
+    let name = created["metadata"]["name"].as_str().unwrap_or_default();
+    if WITHOUT_STATUS.iter().any(|end| collection.ends_with(end)) && object["status"].is_object() {
+        let status = json!({"status": object["status"]});
+        client.merge_patch(&format!("{collection}/{name}/status"), &status)?;
+    }
+    Ok(())
 }
 
 /// Returns the collection of a namespace's pods.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::churn::Churn;
 use super::creation::Creator;
+use super::flame::Profile;
 use super::latency::Latency;
 use super::load_watcher;
 use super::volume_controller::VolumeController;
@@ -19,14 +20,14 @@ use crate::scheduler::{Contender, Scheduler, StartOptions};
 use crate::{groups, process};
 
 /// Longest time from the start to the first binding, and between two bindings. A slower run fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Longest wait for the next event after the last binding. It exceeds the backoff of a scheduler that failed to write
 /// an event.
-const EVENTS_PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const EVENTS_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Time allowed for memory to settle after the last event.
-const SETTLING: Duration = Duration::from_secs(2);
+pub(super) const SETTLING: Duration = Duration::from_secs(2);
 
 /// Result of one run. In a workload of status updates, each update counts as a measured pod with its event.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -37,16 +38,20 @@ pub struct Measurement {
     /// CPU time of the scheduler per measured pod in milliseconds, including the pod's event and excluding the CPU time
     /// before the first measured pod.
     pub cpu_ms_per_pod: f64,
-    /// CPU time of the scheduler until the warm-up pods were bound, in milliseconds.
+    /// CPU time of the scheduler until the warm-up pods were bound, or until the first measured pod, in milliseconds.
     pub start_cpu_ms: f64,
     /// Resident memory two seconds after the last event, in MiB.
     pub resident_mib: f64,
     /// Peak resident memory, in MiB.
     pub peak_mib: f64,
-    /// Time from the start of the process to the first binding, in seconds.
-    pub start_to_first_binding_s: f64,
+    /// Time from the start of the process to the first binding, in seconds. `None` if the cluster is empty at the
+    /// start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_to_first_binding_s: Option<f64>,
     /// CPU time of kube-apiserver and etcd per measured pod, in milliseconds.
     pub server_cpu_ms_per_pod: f64,
+    /// Number of measured pods. A faster scheduler binds more in workloads that last for a fixed time.
+    pub pods: usize,
     /// Number of `Scheduled` events for measured pods that the API server received; the maximum is one per pod.
     pub events: usize,
     /// Time from the last binding to the last of these events, in seconds.
@@ -54,8 +59,8 @@ pub struct Measurement {
     /// Number of times that the scheduler wrote a volume, in workloads in which it chooses volumes; the maximum is one
     /// per pod.
     pub volume_writes: usize,
-    /// Number of churn pods, which are created at regular intervals. A faster scheduler handles fewer of them, so its
-    /// CPU time is lower.
+    /// Number of churn pods and other churn objects, which are created at regular intervals. A faster scheduler handles
+    /// fewer of them, so its CPU time is lower.
     pub churn_pods: usize,
     /// Times from creation to binding, if the pods were created at a given rate.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,6 +104,7 @@ pub(super) fn measure(
     workload: &Workload,
     size: Size,
     contender: &Contender,
+    profile: &mut Option<Profile>,
 ) -> Result<Measurement> {
     let cluster = ControlPlane::start(&control_plane_options(options, workload))?;
     let client = cluster.client().clone();
@@ -128,6 +134,9 @@ pub(super) fn measure(
     let mut scheduler = Scheduler::start(contender, &cluster, &start_options)?;
     let warm_up = creator.warm_up();
     let warm = watcher.wait_for(warm_up, PATIENCE);
+    if let Some(profile) = profile {
+        profile.start(scheduler.pid())?;
+    }
     let start_cpu = process::cpu_time(scheduler.pid())?;
     let server_before = server_cpu(&cluster)?;
     let mut updating = None;
@@ -154,6 +163,9 @@ pub(super) fn measure(
     sleep(SETTLING);
     let cpu = process::cpu_time(scheduler.pid())?.saturating_sub(start_cpu);
     let server = server_cpu(&cluster)?.saturating_sub(server_before);
+    if let Some(profile) = profile {
+        profile.stop()?;
+    }
     let memory = process::memory(scheduler.pid())?;
     let time = |index: usize| watcher.time(index).context("a counted binding has no time");
     let (measured, last_event_s) = match updating {
@@ -165,7 +177,7 @@ pub(super) fn measure(
             (last_binding.duration_since(time(warm_up)?), last_event.map_or(0.0, after))
         }
     };
-    let start_to_first_binding_s = time(0)?.duration_since(start).as_secs_f64();
+    let start_to_first_binding_s = Some(time(0)?.duration_since(start).as_secs_f64());
     scheduler.stop()?;
     let pods = size.pods as f64;
     Ok(Measurement {
@@ -176,6 +188,7 @@ pub(super) fn measure(
         peak_mib: memory.peak as f64 / 1024.0,
         start_to_first_binding_s,
         server_cpu_ms_per_pod: milliseconds(server) / pods,
+        pods: size.pods,
         events: if counted == 0 { size.pods } else { events },
         last_event_s,
         volume_writes: volumes.as_ref().map_or(0, VolumeController::writes),
@@ -188,24 +201,29 @@ pub(super) fn measure(
 /// Options of the control plane for a workload. If pods have claims for devices, kube-controller-manager runs its
 /// resource claim controller and its garbage collector, which deletes the claims of deleted pods.
 fn control_plane_options(options: &Options, workload: &Workload) -> ControlPlaneOptions {
+    ControlPlaneOptions {
+        release: options.release,
+        apiserver_flags: if workload.has_groups() { groups::apiserver_flags() } else { Vec::new() },
+        controller_manager: workload.has_device_claims(),
+        controller_manager_flags: device_claim_controllers(),
+        ..ControlPlaneOptions::default()
+    }
+}
+
+/// Flags of kube-controller-manager with which it only creates and deletes claims for devices.
+pub(super) fn device_claim_controllers() -> Vec<String> {
     let flags = [
         "--controllers=resourceclaim-controller,garbage-collector-controller",
         "--kube-api-qps=5000",
         "--kube-api-burst=5000",
     ];
-    ControlPlaneOptions {
-        release: options.release,
-        apiserver_flags: if workload.has_groups() { groups::apiserver_flags() } else { Vec::new() },
-        controller_manager: workload.has_device_claims(),
-        controller_manager_flags: flags.map(str::to_owned).to_vec(),
-        ..ControlPlaneOptions::default()
-    }
+    flags.map(str::to_owned).to_vec()
 }
 
-fn server_cpu(cluster: &ControlPlane) -> Result<Duration> {
+pub(super) fn server_cpu(cluster: &ControlPlane) -> Result<Duration> {
     Ok(process::cpu_time(cluster.apiserver().pid())? + process::cpu_time(cluster.etcd().pid())?)
 }
 
-fn milliseconds(duration: Duration) -> f64 {
+pub(super) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }

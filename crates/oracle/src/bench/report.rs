@@ -23,7 +23,7 @@ pub struct Report {
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
     /// Name of the workload.
-    pub name: &'static str,
+    pub name: String,
     /// Size of the workload.
     pub size: Size,
     /// Runs of each contender in order; runs with the same index are a pair.
@@ -42,7 +42,7 @@ pub struct Comparison {
     pub failure: Option<String>,
 }
 
-/// A pair of runs in which the contenders wrote different numbers of objects.
+/// A pair of runs in which the contenders wrote different numbers of objects per measured pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnequalPair {
@@ -58,8 +58,9 @@ impl UnequalPair {
     fn of(pair: usize, left: &Measurement, right: &Measurement) -> Option<Self> {
         let events = [left.events, right.events];
         let volume_writes = [left.volume_writes, right.volume_writes];
+        let missing_events = [left, right].map(|run| run.pods.saturating_sub(run.events));
         let differ = |[left, right]: [usize; 2]| left != right;
-        (differ(events) || differ(volume_writes)).then_some(Self { pair, events, volume_writes })
+        (differ(missing_events) || differ(volume_writes)).then_some(Self { pair, events, volume_writes })
     }
 }
 
@@ -81,12 +82,10 @@ type Column = (&'static str, fn(&Measurement) -> f64);
 const CPU: Column = ("CPU-ms/pod", |run| run.cpu_ms_per_pod);
 
 /// Columns that the text shows.
-const SHOWN: [Column; 4] = [
-    ("pods/s", |run| run.pods_per_second),
-    CPU,
-    ("RSS MiB", |run| run.resident_mib),
-    ("start→first s", |run| run.start_to_first_binding_s),
-];
+const SHOWN: [Column; 3] = [("pods/s", |run| run.pods_per_second), CPU, ("RSS MiB", |run| run.resident_mib)];
+
+/// Columns that the text shows, too, if pods were waiting when the scheduler started.
+const FIRST: [Column; 1] = [("start→first s", |run| run.start_to_first_binding_s.unwrap_or(f64::NAN))];
 
 /// Columns that the text shows, too, if times from creation to binding were measured.
 const LATENCY: [Column; 2] = [
@@ -125,14 +124,16 @@ impl Report {
     pub fn svg(&self) -> String {
         let values = |workload: &Comparison| [0, 1].map(|index| workload.median(index, CPU));
         let groups: Vec<_> =
-            self.workloads.iter().map(|workload| (workload.name, values(workload))).collect();
+            self.workloads.iter().map(|workload| (workload.name.as_str(), values(workload))).collect();
         svg::bars("CPU time per pod in milliseconds (logarithmic)", self.names, &groups)
     }
 
     fn table(&self) -> Table {
         let has_latency = self.workloads.iter().any(Comparison::has_latency);
         let has_lists = self.workloads.iter().any(Comparison::has_lists);
-        let shown = SHOWN.iter().chain(LATENCY.iter().filter(|_| has_latency));
+        let has_first = self.workloads.iter().any(Comparison::has_first);
+        let shown = SHOWN.iter().chain(FIRST.iter().filter(|_| has_first));
+        let shown = shown.chain(LATENCY.iter().filter(|_| has_latency));
         let shown = shown.chain(START.iter().filter(|_| has_lists));
         // The last column compares the other workloads with plain pods, so it is omitted if plain pods were not
         // measured.
@@ -144,7 +145,7 @@ impl Report {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN).set_header(header);
         for workload in &self.workloads {
-            let mut title = workload.name;
+            let mut title = workload.name.as_str();
             for (index, name) in self.names.iter().enumerate() {
                 let text = |value: Option<f64>| value.map(number).unwrap_or_default();
                 let mut row = [title, *name].map(str::to_owned).to_vec();
@@ -171,14 +172,15 @@ impl Report {
             let bar = |(index, name): (usize, &&'static str)| Some((*name, workload.median(index, CPU)?));
             self.names.iter().enumerate().filter_map(bar).collect()
         };
-        let groups: Vec<_> = self.workloads.iter().map(|workload| (workload.name, bars(workload))).collect();
+        let groups: Vec<_> =
+            self.workloads.iter().map(|workload| (workload.name.as_str(), bars(workload))).collect();
         chart::bars(&groups)
     }
 }
 
 impl Comparison {
     pub(super) fn new(
-        name: &'static str,
+        name: impl Into<String>,
         size: Size,
         runs: [Vec<Measurement>; 2],
         failure: Option<String>,
@@ -189,12 +191,18 @@ impl Comparison {
         let has_latency = runs.iter().flatten().any(|run| run.latency.is_some());
         let latency = LATENCY.iter().filter(|_| has_latency);
         let lists = START[2..].iter().filter(|_| runs.iter().flatten().any(|run| run.lists.is_some()));
-        let columns = SHOWN.iter().chain(latency).chain(lists).chain(&FURTHER);
+        let first =
+            FIRST.iter().filter(|_| runs.iter().flatten().any(|run| run.start_to_first_binding_s.is_some()));
+        let columns = SHOWN.iter().chain(first).chain(latency).chain(lists).chain(&FURTHER);
         let ratios = columns.filter_map(|column| ratio(*column, &equal)).collect();
         let unequal =
             (1..).zip(pairs()).filter_map(|(pair, (left, right))| UnequalPair::of(pair, left, right));
         let unequal = unequal.collect();
-        Self { name, size, runs, ratios, unequal, cpu_against_plain: [None; 2], failure }
+        Self { name: name.into(), size, runs, ratios, unequal, cpu_against_plain: [None; 2], failure }
+    }
+
+    fn has_first(&self) -> bool {
+        self.runs.iter().flatten().any(|run| run.start_to_first_binding_s.is_some())
     }
 
     fn has_latency(&self) -> bool {
@@ -207,21 +215,21 @@ impl Comparison {
 
     /// Median CPU time per pod of one contender's runs that delivered all events.
     fn complete_cpu(&self, contender: usize) -> Option<f64> {
-        let complete = self.runs[contender].iter().filter(|run| run.events == self.size.pods);
+        let complete = self.runs[contender].iter().filter(|run| run.events == run.pods);
         median(&mut complete.map(CPU.1).collect::<Vec<_>>())
     }
 
     /// Formats the number of events that one contender's runs delivered. If events are missing, adds the expected
     /// number.
     fn events(&self, contender: usize) -> String {
-        let events = || self.runs[contender].iter().map(|run| run.events);
+        let runs = &self.runs[contender];
+        let events = || runs.iter().map(|run| run.events);
         let (Some(least), Some(most)) = (events().min(), events().max()) else { return String::new() };
-        let all = self.size.pods;
-        match (least, most) {
-            (least, _) if least == all => all.to_string(),
-            (least, most) if least == most => format!("{least} of {all}"),
-            (least, most) => format!("{least}-{most} of {all}"),
+        let range = if least == most { least.to_string() } else { format!("{least}-{most}") };
+        if runs.iter().all(|run| run.events == run.pods) {
+            return range;
         }
+        format!("{range} of {}", runs.iter().map(|run| run.pods).max().unwrap_or_default())
     }
 
     /// Median over the runs of one contender.

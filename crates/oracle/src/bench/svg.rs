@@ -6,7 +6,9 @@ use std::fmt::Write;
 const BAR: f64 = 16.0;
 /// Distance between two groups of bars, in pixels.
 const GROUP: f64 = 12.0;
-/// Left end of the scale, in pixels. Titles are to the left of it.
+/// Greatest width of an average character in a title, in pixels.
+const CHARACTER: f64 = 6.5;
+/// Left end of the scale, in pixels, unless titles to the left of it need more room.
 const LEFT: f64 = 290.0;
 /// Width of a factor of ten, in pixels.
 const DECADE: f64 = 130.0;
@@ -18,14 +20,16 @@ const COLOURS: [&str; 2] = ["#8a94a6", "#1668c7"];
 /// Draws one bar for each value under the title of its group. Returns an SVG document. The length of a bar depends on
 /// the logarithm of its value, which must be positive; the value is printed next to the bar.
 pub(super) fn bars(caption: &str, names: [&str; 2], groups: &[(&str, [Option<f64>; 2])]) -> String {
+    let longest = groups.iter().map(|(title, _)| title.chars().count()).max().unwrap_or(0);
+    let left = LEFT.max(longest as f64 * CHARACTER + 20.0);
     let values = || groups.iter().flat_map(|(_, values)| values.iter().flatten());
     let exponent = |value: f64| value.max(f64::MIN_POSITIVE).log10();
     let first = values().copied().map(exponent).fold(f64::INFINITY, f64::min).floor();
     let last = values().copied().map(exponent).fold(f64::NEG_INFINITY, f64::max).ceil();
     let (first, last) = if first < last { (first, last) } else { (0.0, 1.0) };
-    let x = |value: f64| LEFT + (exponent(value) - first) * DECADE;
+    let x = |value: f64| left + (exponent(value) - first) * DECADE;
     let bottom = TOP + groups.len() as f64 * (2.0 * BAR + GROUP);
-    let (width, height) = (LEFT + (last - first) * DECADE + 70.0, bottom + 30.0);
+    let (width, height) = (left + (last - first) * DECADE + 70.0, bottom + 30.0);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
@@ -34,7 +38,7 @@ pub(super) fn bars(caption: &str, names: [&str; 2], groups: &[(&str, [Option<f64
     );
     // Writing to a string does not fail.
     for (index, name) in names.iter().enumerate() {
-        let x = LEFT + index as f64 * 150.0;
+        let x = left + index as f64 * 150.0;
         let _ = writeln!(
             svg,
             "<rect x=\"{x}\" y=\"40\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{}\" y=\"51\">{}</text>",
@@ -58,18 +62,18 @@ pub(super) fn bars(caption: &str, names: [&str; 2], groups: &[(&str, [Option<f64
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-            LEFT - 10.0,
+            left - 10.0,
             y + BAR + 4.0,
             escaped(title)
         );
         for (value, colour) in values.iter().zip(COLOURS) {
             if let Some(value) = value {
-                let end = x(*value).max(LEFT + 2.0);
+                let end = x(*value).max(left + 2.0);
                 let _ = writeln!(
                     svg,
-                    "<rect x=\"{LEFT}\" y=\"{y}\" width=\"{:.1}\" height=\"{}\" fill=\"{colour}\"/>\
+                    "<rect x=\"{left}\" y=\"{y}\" width=\"{:.1}\" height=\"{}\" fill=\"{colour}\"/>\
                      <text x=\"{:.1}\" y=\"{}\">{}</text>",
-                    end - LEFT,
+                    end - left,
                     BAR - 2.0,
                     end + 6.0,
                     y + BAR - 4.0,
@@ -85,7 +89,7 @@ pub(super) fn bars(caption: &str, names: [&str; 2], groups: &[(&str, [Option<f64
 }
 
 /// Escapes the characters that XML reserves.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 

@@ -9,38 +9,46 @@ use crate::components::ApiClient;
 /// A watch that is restarted when the API server closes it.
 pub(super) struct Watch {
     client: ApiClient,
-    query: &'static str,
+    query: String,
+    /// Version of the last object; empty at the start of a watch that begins with the existing objects.
+    version: String,
     stream: Box<dyn BufRead + Send>,
 }
 
 impl Watch {
-    /// Starts a watch. `query` must already contain a `?`, because further parameters are appended to it.
-    pub(super) fn start(client: &ApiClient, query: &'static str) -> Result<Self> {
-        Ok(Self { client: client.clone(), query, stream: Box::new(client.stream(query)?) })
+    /// Starts a watch that begins with the existing objects. `query` must already contain a `?`, because further
+    /// parameters are appended to it.
+    pub(super) fn start(client: &ApiClient, query: &str) -> Result<Self> {
+        let stream = Box::new(client.stream(query)?);
+        Ok(Self { client: client.clone(), query: query.to_owned(), version: String::new(), stream })
+    }
+
+    /// Starts a watch of the changes after a resource version.
+    pub(super) fn start_after(client: &ApiClient, query: &str, version: &str) -> Result<Self> {
+        let stream = Box::new(client.stream(&format!("{query}&resourceVersion={version}"))?);
+        Ok(Self { client: client.clone(), query: query.to_owned(), version: version.to_owned(), stream })
     }
 
     /// Calls `handle` for every line until the API server can no longer be reached, and returns the error. If the API
     /// server closes the watch, a new watch continues where the last one ended. The API server closes the watches of
     /// slow readers, and on a busy machine any reader may be slow.
     pub(super) fn read(mut self, mut handle: impl FnMut(&[u8])) -> String {
-        let mut last = String::new();
         loop {
-            self.read_one(&mut last, &mut handle);
-            match self.client.stream(&format!("{}&resourceVersion={last}", self.query)) {
+            self.read_one(&mut handle);
+            match self.client.stream(&format!("{}&resourceVersion={}", self.query, self.version)) {
                 Ok(next) => self.stream = Box::new(next),
                 Err(error) => return error.to_string(),
             }
         }
     }
 
-    /// Reads one watch to its end and sets `last` to the resource version of the last object.
-    fn read_one(&mut self, last: &mut String, handle: &mut impl FnMut(&[u8])) {
+    /// Reads one watch to its end and remembers the resource version of the last object.
+    fn read_one(&mut self, handle: &mut impl FnMut(&[u8])) {
         let mut line = Vec::new();
         while self.stream.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
             handle(&line);
             if let Some(version) = resource_version(&line) {
-                last.clear();
-                last.push_str(version);
+                version.clone_into(&mut self.version);
             }
             line.clear();
         }

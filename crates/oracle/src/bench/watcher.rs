@@ -63,13 +63,33 @@ impl Watcher {
         Self::start(client, CREATED, ABOUT_MEASURED)
     }
 
-    fn start(client: &ApiClient, query: &'static str, mark: &'static [u8]) -> Result<Self> {
-        let watch = Watch::start(client, query)?;
+    /// Starts to watch bindings of pods in a namespace with some labels, given as a selector that may be empty. Pods that
+    /// are bound already are left out.
+    pub(super) fn bindings_in(client: &ApiClient, namespace: &str, selector: &str) -> Result<Self> {
+        let collection = format!("/api/v1/namespaces/{namespace}/pods");
+        let now = client.get(&format!("{collection}?limit=1"))?;
+        let version = now["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let query = format!(
+            "{collection}?watch=1&timeoutSeconds=3600&fieldSelector=spec.nodeName!%3D&labelSelector={selector}"
+        );
+        Ok(Self::follow(Watch::start_after(client, &query, version)?, b""))
+    }
+
+    /// Starts to watch `Scheduled` events in a namespace, including existing ones.
+    pub(super) fn events_in(client: &ApiClient, namespace: &str) -> Result<Self> {
+        Self::start(client, &SCHEDULED.replace("/measured/", &format!("/{namespace}/")), b"")
+    }
+
+    fn start(client: &ApiClient, query: &str, mark: &'static [u8]) -> Result<Self> {
+        Ok(Self::follow(Watch::start(client, query)?, mark))
+    }
+
+    fn follow(watch: Watch, mark: &'static [u8]) -> Self {
         let (seen, ended, changed) = Default::default();
         let shared = Arc::new(Shared { mark, seen, ended, changed });
         let writer = Arc::clone(&shared);
         thread::spawn(move || writer.follow(watch));
-        Ok(Self(shared))
+        Self(shared)
     }
 
     /// Waits until `count` pods are bound. Fails if no further pod is bound within `patience`.
@@ -99,6 +119,17 @@ impl Watcher {
             }
         }
         seen.len()
+    }
+
+    /// Number of objects that have appeared.
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    /// Waits until an object with this index has appeared, for at most `patience`. Returns its name.
+    pub(super) fn name(&self, index: usize, patience: Duration) -> Option<String> {
+        self.wait_at_most(index + 1, patience);
+        self.0.lock().get(index).map(|seen| seen.name.clone())
     }
 
     /// Time at which the object with this index appeared.

@@ -1,11 +1,15 @@
 //! `harbormaster-oracle bench`.
 
-use std::{fs, path::PathBuf};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use harbormaster_oracle::{
-    bench::{Options, PLAIN, PLUGIN_WORKLOADS, SizeOverrides, WORKLOADS, Workload, run},
+    bench::{
+        Catalog, Listing, Measurement, Options, PLAIN, PLUGIN_WORKLOADS, Plan, SizeOverrides, WORKLOADS,
+        Workload, profile, run,
+    },
     components::FamilyBinary,
     harbormaster,
     scheduler::Contender,
@@ -19,6 +23,9 @@ const ALL: &str = "all";
 
 /// Name that selects plain pods and every workload that the scheduler of scheduler-plugins can run.
 const PLUGINS: &str = "plugins";
+
+/// Options that apply only to the workloads that the program contains.
+const BUILT_IN: [&str; 7] = ["workloads", "nodes", "pods", "init_pods", "scale", "rate", "backlog"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -34,6 +41,17 @@ pub(crate) struct Arguments {
         value_parser = PossibleValuesParser::new(names()),
     )]
     workloads: Vec<String>,
+    /// Run the workloads of a configuration file of Kubernetes' scheduler_perf: a file, or the name of its folder in the
+    /// sources of Kubernetes, such as `affinity`
+    #[arg(long, value_name = "FILE", conflicts_with_all = BUILT_IN)]
+    perf_config: Option<String>,
+    /// Run only these workloads of scheduler_perf: TESTCASE or TESTCASE/WORKLOAD, where `*` stands for any text; may be
+    /// repeated. Without --perf-config, all configuration files are searched
+    #[arg(long = "perf-test", value_name = "NAME", conflicts_with_all = BUILT_IN)]
+    perf_tests: Vec<String>,
+    /// List the workloads of scheduler_perf, their parameters, and why some cannot run
+    #[arg(long, conflicts_with_all = BUILT_IN)]
+    perf_list: bool,
     /// Number of nodes, each with 4 CPUs, 32 GiB and room for 110 pods [default: the workload's]
     #[arg(long)]
     nodes: Option<usize>,
@@ -66,6 +84,9 @@ pub(crate) struct Arguments {
     baseline: Option<PathBuf>,
     #[command(flatten)]
     harbormaster: HarbormasterArguments,
+    /// Run only Harbormaster, once, and write a flame graph of the measured phase to this file, as SVG. Needs `perf`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["svg", "baseline", "right", "pairs"])]
+    flame: Option<PathBuf>,
     /// Write a chart of the CPU time per pod to this file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -76,35 +97,76 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
+        if self.perf_list {
+            return self.list();
+        }
+        let options = self.options()?;
+        let with_plugins = options.workloads.iter().any(|workload| workload.has_plugin());
+        match &self.flame {
+            Some(file) => self.draw_flames(file, &options, with_plugins),
+            None => self.compare(&options, with_plugins),
+        }
+    }
+
+    fn options(&self) -> Result<Options> {
         let Self { nodes, init_pods, pods, scale, .. } = *self;
-        let workloads = self.workloads();
-        let with_plugins = workloads.iter().any(|workload| workload.has_plugin());
-        let options = Options {
+        let plans = self.plans()?;
+        Ok(Options {
             release: self.kube.release,
-            workloads: workloads.clone(),
+            workloads: if plans.is_empty() { self.workloads() } else { Vec::new() },
+            plans,
             sizing: SizeOverrides { nodes, init_pods, pods, scale },
             pairs: self.pairs.max(1),
             threads: self.threads,
             rate: self.rate,
             backlog: self.backlog,
-        };
+        })
+    }
+
+    /// Returns the selected workloads of `scheduler_perf`.
+    fn plans(&self) -> Result<Vec<Plan>> {
+        if self.perf_config.is_none() && self.perf_tests.is_empty() {
+            return Ok(Vec::new());
+        }
+        let plans = Catalog::read(self.kube.release, self.perf_config.as_deref())?.plans(&self.perf_tests)?;
+        for plan in &plans {
+            for note in &plan.notes {
+                eprintln!("{}: {note}", plan.name);
+            }
+        }
+        Ok(plans)
+    }
+
+    fn list(&self) -> Result<bool> {
+        let catalog = Catalog::read(self.kube.release, self.perf_config.as_deref())?;
+        let entries = catalog.entries(&self.perf_tests)?;
+        match self.output {
+            Format::Text => println!("{}", Listing(&entries)),
+            Format::Json => println!("{}", serde_json::to_string_pretty(&entries)?),
+        }
+        Ok(true)
+    }
+
+    /// Profiles Harbormaster. Its numbers are not printed as a comparison, because the profiler costs CPU time.
+    fn draw_flames(&self, file: &Path, options: &Options, with_plugins: bool) -> Result<bool> {
+        let contender = || self.contender(ContenderName::Harbormaster, with_plugins);
+        let (measurement, profile) = profile(options, contender)?;
+        let name = options.workloads.iter().map(|workload| workload.name);
+        let name = name.chain(options.plans.iter().map(|plan| plan.name.as_str())).next().unwrap_or_default();
+        print_progress(name, "harbormaster", &measurement);
+        fs::write(file, profile.svg(&format!("Harbormaster, {name}: CPU time of the measured phase"))?)
+            .with_context(|| format!("writing {}", file.display()))?;
+        println!("wrote {}; the profiler takes CPU time, so compare no numbers of this run", file.display());
+        Ok(true)
+    }
+
+    fn compare(&self, options: &Options, with_plugins: bool) -> Result<bool> {
         let left = match &self.baseline {
             Some(file) => Contender::Baseline(harbormaster::existing(file.clone())?),
             None => self.contender(ContenderName::KubeScheduler, with_plugins)?,
         };
         let right = self.contender(self.right, with_plugins)?;
-        let report = run(&options, [&left, &right], |workload, name, run| {
-            eprintln!(
-                "{workload}, {name}: {:.0} pods/s, {:.3} CPU-ms/pod, {:.0} MiB, first binding after {:.2} s, {} events, \
-                 the last {:.1} s after the last binding",
-                run.pods_per_second,
-                run.cpu_ms_per_pod,
-                run.resident_mib,
-                run.start_to_first_binding_s,
-                run.events,
-                run.last_event_s
-            );
-        })?;
+        let report = run(options, [&left, &right], print_progress)?;
         if let Some(path) = &self.svg {
             fs::write(path, report.svg()).with_context(|| format!("writing {}", path.display()))?;
         }
@@ -144,6 +206,16 @@ impl Arguments {
         };
         WORKLOADS.iter().chain(&PLUGIN_WORKLOADS).filter(is_selected).collect()
     }
+}
+
+fn print_progress(workload: &str, contender: &str, run: &Measurement) {
+    let first = run.start_to_first_binding_s;
+    let first = first.map_or(String::new(), |seconds| format!("first binding after {seconds:.2} s, "));
+    eprintln!(
+        "{workload}, {contender}: {:.0} pods/s, {:.3} CPU-ms/pod, {:.0} MiB, {first}{} events, the last {:.1} s after \
+         the last binding",
+        run.pods_per_second, run.cpu_ms_per_pod, run.resident_mib, run.events, run.last_event_s
+    );
 }
 
 fn names() -> Vec<&'static str> {

@@ -12,7 +12,7 @@ use super::go_build::{Versions, progress};
 use super::go_module::{GoModule, Program};
 
 /// Returns the module with the components of a release.
-fn components(release: Release) -> GoModule {
+pub(super) fn components(release: Release) -> GoModule {
     let (name, versions) = match release {
         Release::V1_36 => ("components-1.36", Versions::MAIN),
         Release::V1_37 => ("components-1.37", Versions { go_mod: "kube1.37.mod", tag: "kube1.37" }),

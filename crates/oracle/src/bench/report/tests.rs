@@ -9,8 +9,9 @@ fn runs(values: &[f64]) -> Vec<Measurement> {
         start_cpu_ms: 1.0,
         resident_mib: 1.0,
         peak_mib: 1.0,
-        start_to_first_binding_s: 1.0,
+        start_to_first_binding_s: Some(1.0),
         server_cpu_ms_per_pod: 1.0,
+        pods: SIZE.pods,
         events: SIZE.pods,
         last_event_s: 0.0,
         volume_writes: 0,
@@ -21,7 +22,7 @@ fn runs(values: &[f64]) -> Vec<Measurement> {
     values.iter().map(run).collect()
 }
 
-fn comparison(name: &'static str, left: &[f64], right: &[f64]) -> Comparison {
+fn comparison(name: &str, left: &[f64], right: &[f64]) -> Comparison {
     Comparison::new(name, SIZE, [runs(left), runs(right)], None)
 }
 
