@@ -61,7 +61,8 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Compare the decisions of a cluster's scheduler with Harbormaster's, without writing to the cluster. Takes the \
              flags of run; those for leader election and recordings have no effect. --config must name the \
-             configuration of the cluster's scheduler; --kubeconfig overrides the kubeconfig that it names. The secure port is off unless --secure-port is given.",
+             configuration of the cluster's scheduler; --kubeconfig overrides the kubeconfig that it names. The secure \
+             port is off unless --secure-port is given.",
         )
         .after_help("Exit codes: 0 the time is over, or stopped by SIGTERM or SIGINT; 1 any error.")
         .args(own);
@@ -69,7 +70,11 @@ pub(crate) fn command() -> Command {
     let hidden = hidden
         .into_iter()
         .filter(|name| name.starts_with("leader-elect") || WITHOUT_EFFECT.contains(&name.as_str()));
-    hidden.fold(command, |command, name| command.mut_arg(name, |arg| arg.hide(true)))
+    hidden
+        .fold(command, |command, name| command.mut_arg(name, |arg| arg.hide(true)))
+        .mut_arg("secure-port", |arg| {
+            arg.help("The port for HTTPS with health and metrics; off unless given")
+        })
 }
 
 /// Flags that only this command has.

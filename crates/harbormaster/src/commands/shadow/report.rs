@@ -35,7 +35,7 @@ pub(super) struct Report {
     /// Processor time of this process in seconds.
     cpu_seconds: f64,
     /// Resident memory of this process in bytes.
-    memory_bytes: f64,
+    memory_bytes: u64,
     notes: Vec<&'static str>,
 }
 
@@ -65,7 +65,7 @@ impl Report {
             until_bound: tally.theirs.summary(),
             decision: tally.ours.summary(),
             cpu_seconds,
-            memory_bytes,
+            memory_bytes: memory_bytes as u64,
             notes: tally.notes.clone(),
         }
     }
@@ -113,7 +113,7 @@ impl Display for Report {
             f,
             "This process: {:.1} s of processor time, {:.0} MiB of memory",
             self.cpu_seconds,
-            self.memory_bytes / f64::from(1 << 20)
+            self.memory_bytes as f64 / f64::from(1 << 20)
         )?;
         self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))
     }
