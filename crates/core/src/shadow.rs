@@ -4,8 +4,8 @@
 //! input shows what the other scheduler has decided about a pod, the shadow first decides about the pod itself, on the
 //! cluster as it was before that input, and compares the two decisions.
 //!
-//! The shadow sees a decision later than the other scheduler made it, and bindings that are written at the same time may
-//! arrive in any order. `hindsight` says how differences that come from this are told from real ones.
+//! The shadow sees a decision later than the other scheduler made it, and bindings that are written at the same time
+//! may arrive in any order. `hindsight` says how differences that come from this are told from real ones.
 
 mod comparison;
 mod hindsight;

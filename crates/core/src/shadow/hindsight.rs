@@ -5,8 +5,8 @@
 //! arrives, and bindings that are written at the same time may arrive in another order than that of the decisions.
 //!
 //! So when decisions differ, the shadow decides again
-//! - with the pods on nodes that come before this pod in the queue, and without those that come after it, as far as they
-//!   have arrived;
+//! - with the pods on nodes that come before this pod in the queue, and without those that come after it, as far as
+//!   they have arrived;
 //! - without the latest changes since the pod appeared, one after the other;
 //! - after each of the next bindings of pods that had appeared when the decision arrived, and after changes of nodes.
 //!
@@ -188,8 +188,8 @@ impl Hindsight {
         self.count += 1;
     }
 
-    /// Returns the latest changes since a pod appeared, which may have happened after a decision about the pod that arrives
-    /// now. Newest first.
+    /// Returns the latest changes since a pod appeared, which may have happened after a decision about the pod that
+    /// arrives now. Newest first.
     pub(super) fn latest(&self, since: Appearance, now: Timestamp) -> Vec<Change> {
         let count = usize::try_from(self.count - since.changes).unwrap_or(CHANGES).min(CHANGES);
         self.newest(now).take(count).cloned().collect()
@@ -206,8 +206,8 @@ impl Hindsight {
         newest.map(|(_, change)| change)
     }
 
-    /// Keeps a difference in doubt. Returns one that has no room any more. A pod that the other scheduler leaves without
-    /// a node again stays one doubt.
+    /// Keeps a difference in doubt. Returns one that has no room any more. A pod that the other scheduler leaves
+    /// without a node again stays one doubt.
     pub(super) fn doubt(&mut self, doubt: Doubt) -> Option<Comparison> {
         if doubt.theirs().is_none() && self.waiting(&doubt.pod.uid).is_some() {
             return None;
@@ -235,8 +235,8 @@ impl Hindsight {
         None
     }
 
-    /// Handles a pod that does not wait any more, because it has a node or is gone. Returns the result if it was in doubt
-    /// whether the other scheduler should have placed the pod earlier.
+    /// Handles a pod that does not wait any more, because it has a node or is gone. Returns the result if it was in
+    /// doubt whether the other scheduler should have placed the pod earlier.
     pub(super) fn waits_no_more(&mut self, uid: &str) -> Option<Comparison> {
         let at = self.waiting(uid)?;
         self.doubts.remove(at).map(Doubt::raced)
