@@ -16,7 +16,7 @@ use crate::{
     body::RequestBody,
     connections::{ConnectionSet, Connections},
     error::{ApiError, Refusal},
-    gate::WriteGate,
+    gate::{NeverOpen, WriteGate},
     limiter::RateLimiter,
     observe::{RequestMeter, RequestTracer},
     reachability::Reachability,
@@ -135,6 +135,12 @@ impl ApiClient {
     /// Returns the same client, which writes only while `gate` is open. Reading is always allowed.
     pub fn with_gate(&self, gate: Arc<dyn WriteGate>) -> Self {
         Self { gate: Some(gate), ..self.clone() }
+    }
+
+    /// Returns the same client, which sends only `GET` requests. Every other request fails before anything is sent.
+    #[must_use]
+    pub fn only_reading(&self) -> Self {
+        self.with_gate(Arc::new(NeverOpen))
     }
 
     /// Returns the same client, reporting its requests to `meter`.
@@ -488,6 +494,28 @@ mod tests {
         assert_eq!((refusal.code, refusal.reason.as_str()), (409, "Conflict"));
         assert_eq!(error.to_string(), "the pod is taken");
         assert!(!error.is_passing());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_only_reads_sends_no_other_request() {
+        let server = FakeServer::always(|_| reply(200, "{}"));
+        let client = server.client().only_reading();
+        let body = Bytes::from_static(b"{}");
+        for sent in [
+            client.post("/x", body.clone()).await,
+            client.patch("/x", MERGE_PATCH, body.clone()).await,
+            client.delete("/x", body.clone()).await,
+            client.exchange(Method::PUT, "/x", JSON, body).await.map(drop),
+        ] {
+            let error = sent.unwrap_err();
+            assert!(matches!(error, ApiError::GateClosed(_)), "{error:?}");
+            assert!(error.to_string().contains("this client only reads"), "{error}");
+        }
+        client.get("/x").await.unwrap();
+        client.open("/x", REQUEST_LIMIT).await.unwrap();
+        let seen = server.requests();
+        assert_eq!(seen.len(), 2);
+        assert!(seen.iter().all(|request| request.method == "GET"), "{seen:?}");
     }
 
     #[tokio::test]

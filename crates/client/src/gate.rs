@@ -21,3 +21,21 @@ pub trait WriteGate: fmt::Debug + Send + Sync {
     /// Returns the reason why writing is forbidden, for error messages.
     fn reason(&self) -> &'static str;
 }
+
+/// A gate that never opens.
+#[derive(Debug)]
+pub(crate) struct NeverOpen;
+
+impl WriteGate for NeverOpen {
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn reason(&self) -> &'static str {
+        "this client only reads"
+    }
+}

@@ -16,7 +16,7 @@
 //! 4. Stateless parts: `permit` and `post_filter` call plugins; `failure` contains the reasons for returning a pod to
 //!    the queue.
 //! 5. [`recording`]: recording and replay of calls to the engine; [`dump`]: the engine's complete state; [`pod_state`]: that of
-//!    one pod, with [`event_words`].
+//!    one pod, with [`event_words`]; [`shadow`]: decisions without effects, compared with those of another scheduler.
 //!
 //! Invariants:
 //! - no pod is lost: every pod that has a profile but no node, and is neither finished nor being deleted, is in the
@@ -50,6 +50,7 @@ mod post_filter;
 pub mod queue;
 pub mod recording;
 mod reporter;
+pub mod shadow;
 
 pub use dump::{Dump, DumpedGroup, DumpedNode};
 pub use effect::{
@@ -60,3 +61,4 @@ pub use input::{BindOutcome, EvictOutcome, Input};
 pub use note::{Note, Notes};
 pub use outcome::{Attempted, Outcome};
 pub use pod_state::PodState;
+pub use shadow::Shadow;

@@ -14,6 +14,9 @@ use crate::traces;
 /// Maximum number of concurrent bindings at the API server; a higher limit would only open more connections.
 pub const BINDINGS_AT_ONCE: usize = 64;
 
+/// Maximum number of idle connections of a [`Reader`].
+const CONNECTIONS_OF_READER: usize = 4;
+
 /// One API client for each kind of traffic.
 #[derive(Clone, Debug)]
 pub struct Clients {
@@ -49,7 +52,7 @@ impl Clients {
     /// Returns the same clients with their requests counted in `metrics` and included in the traces of the tasks that
     /// send the requests.
     pub fn observed(&self, metrics: &Metrics) -> Self {
-        let meter = Arc::new(MetricsOfClient(metrics.client(self.main.host())));
+        let meter = MetricsOfClient::of(&self.main, metrics);
         let observed = |client: &ApiClient| {
             let client = client.with_meter(meter.clone());
             match traces::request_tracer() {
@@ -61,9 +64,44 @@ impl Clients {
     }
 }
 
+/// A client that cannot write: it sends only `GET` requests.
+#[derive(Clone, Debug)]
+pub struct Reader(ApiClient);
+
+impl Reader {
+    /// Returns the reader for a configuration. Does not connect yet.
+    ///
+    /// # Errors
+    /// If no configuration is found, or the configuration is invalid.
+    pub async fn new(config: &ConnectionConfig) -> Result<Self, ClientError> {
+        Ok(Self::of(&config.client(CONNECTIONS_OF_READER).await?))
+    }
+
+    /// Returns a reader that uses the connections of `client`.
+    pub fn of(client: &ApiClient) -> Self {
+        Self(client.only_reading())
+    }
+
+    /// Returns the client.
+    pub fn client(&self) -> &ApiClient {
+        &self.0
+    }
+
+    /// Returns the same reader with its requests counted in `metrics`.
+    pub fn observed(&self, metrics: &Metrics) -> Self {
+        Self(self.0.with_meter(MetricsOfClient::of(&self.0, metrics)))
+    }
+}
+
 /// Counts requests in the metrics of a scheduler.
 #[derive(Debug)]
 struct MetricsOfClient(ClientMeter);
+
+impl MetricsOfClient {
+    fn of(client: &ApiClient, metrics: &Metrics) -> Arc<Self> {
+        Arc::new(Self(metrics.client(client.host())))
+    }
+}
 
 impl RequestMeter for MetricsOfClient {
     fn waited(&self, method: &Method, waited: Duration) {

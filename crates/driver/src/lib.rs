@@ -20,7 +20,7 @@
 //!    [`binder`], [`evictor`], [`status`], [`events`]; external requests: [`console`] with `debugger`, [`metrics`],
 //!    [`reload`];
 //! 6. [`engine_loop`] (the engine and its state in the driver), [`engine_host`] (where it runs);
-//! 7. [`mod@run`] (everything combined).
+//! 7. [`mod@run`] (everything combined); [`mod@shadow`] (the watches without an engine, for comparison with another scheduler).
 //!
 //! Invariants:
 //! - the engine has one owner, which is either a task or a thread; nothing else touches it;
@@ -56,6 +56,7 @@ pub mod recording;
 pub mod reload;
 pub mod run;
 pub mod served_version;
+pub mod shadow;
 mod slow;
 mod sources;
 pub mod status;
@@ -64,7 +65,7 @@ pub mod traces;
 pub mod watch;
 mod web;
 
-pub use clients::Clients;
+pub use clients::{Clients, Reader};
 pub use console::{Console, Unanswered};
 pub use extenders::{ExtenderConfig, ExtenderSetupError, ExtenderTls, HttpExtenders};
 pub use harbormaster_client::{ClientError, ConnectionConfig};
@@ -74,5 +75,6 @@ pub use metrics::Metrics;
 pub use recording::RecordingConfig;
 pub use reload::Reload;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};
+pub use shadow::{ShadowConfig, shadow};
 pub use sources::fetch_unless_stored;
 pub use traces::Traces;

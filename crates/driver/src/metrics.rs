@@ -84,6 +84,11 @@ impl Metrics {
         self.numbers.set_config_refused();
     }
 
+    /// Returns the processor time that this process has used, in seconds, and its resident memory in bytes.
+    pub fn usage(&self) -> (f64, f64) {
+        self.numbers.usage()
+    }
+
     pub(crate) fn numbers(&self) -> &harbormaster_metrics::Metrics {
         &self.numbers
     }

@@ -9,9 +9,9 @@ use std::{
 };
 
 use harbormaster_api::Str;
-use harbormaster_client::ClientError;
+use harbormaster_client::{ApiClient, ClientError};
 use harbormaster_core::{Effect, EngineConfig, PodEvent};
-use harbormaster_framework::fetch::Web;
+use harbormaster_framework::{fetch::Web, plugin::BoxFuture};
 use thiserror::Error;
 use tokio::{
     sync::{mpsc as channel, oneshot},
@@ -361,21 +361,10 @@ impl Driver {
         wanted: RawSelection,
         engine: &ToEngine,
     ) -> JoinSet<()> {
-        let streaming = StreamingLists::default();
         let mut watches = JoinSet::new();
-        for objects in BUILT_IN {
-            let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
-            watches.spawn(self.when_due(watcher.run()));
+        for watch in watches_of_all(&clients.main, (custom, custom_feed), wanted, engine) {
+            watches.spawn(self.when_due(watch));
         }
-        for kind in custom {
-            let objects = CustomKind::new(kind.clone());
-            let watcher = Watcher::new(objects, clients.main.clone(), streaming.clone(), engine.clone());
-            watches.spawn(self.when_due(watcher.publishing_to(custom_feed.clone()).run()));
-        }
-        let nodes = Watcher::new(Nodes, clients.main.clone(), streaming.clone(), engine.clone());
-        watches.spawn(self.when_due(nodes.handing_on(wanted).run()));
-        let pods = Watcher::new(Pods, clients.main.clone(), streaming, engine.clone());
-        watches.spawn(self.when_due(pods.handing_on(wanted).run()));
         watches
     }
 
@@ -389,6 +378,31 @@ impl Driver {
             watch.await;
         }
     }
+}
+
+/// Returns one watch per kind.
+pub(crate) fn watches_of_all(
+    client: &ApiClient,
+    (custom, custom_feed): (&[ServedVersion], &CustomFeed),
+    wanted: RawSelection,
+    engine: &ToEngine,
+) -> Vec<BoxFuture<'static, ()>> {
+    let streaming = StreamingLists::default();
+    let mut watches: Vec<BoxFuture<'static, ()>> = Vec::new();
+    for objects in BUILT_IN {
+        watches
+            .push(Box::pin(Watcher::new(objects, client.clone(), streaming.clone(), engine.clone()).run()));
+    }
+    for kind in custom {
+        let objects = CustomKind::new(kind.clone());
+        let watcher = Watcher::new(objects, client.clone(), streaming.clone(), engine.clone());
+        watches.push(Box::pin(watcher.publishing_to(custom_feed.clone()).run()));
+    }
+    let nodes = Watcher::new(Nodes, client.clone(), streaming.clone(), engine.clone());
+    watches.push(Box::pin(nodes.handing_on(wanted).run()));
+    let pods = Watcher::new(Pods, client.clone(), streaming, engine.clone());
+    watches.push(Box::pin(pods.handing_on(wanted).run()));
+    watches
 }
 
 /// Waits for pending events for as long as some of them are being written.
@@ -484,7 +498,7 @@ fn lease_lost(end: Result<(), JoinError>) -> DriverError {
     }
 }
 
-fn task_failed(what: &'static str, end: Result<(), JoinError>) -> DriverError {
+pub(crate) fn task_failed(what: &'static str, end: Result<(), JoinError>) -> DriverError {
     DriverError::Task(what, end.map_or_else(|e| e.to_string(), |()| "it ended unexpectedly".to_owned()))
 }
 

@@ -1,7 +1,8 @@
 //! The command line of `harbormaster`, and of every program that calls [`crate::main`] with its own plugins.
 //!
-//! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), `sandbox` (a make-believe
-//! cluster), [`dump`], [`export`] and [`anonymise`] (the objects of a real cluster), `cluster` and `manifest_files` (the cluster of a question),
+//! Reading order: this file (selects the command), [`flags`] and [`run`] (the scheduler), [`shadow`] (comparison with
+//! the cluster's scheduler), `sandbox` (a make-believe cluster), [`dump`], [`export`] and [`anonymise`] (the objects of
+//! a real cluster), `cluster` and `manifest_files` (the cluster of a question),
 //! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `replay` with [`origin`]
 //! (recordings), `lint` (mistakes in a configuration), `table`, `usage`, `alike` and `layout` (how results are shown),
 //! [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what
@@ -45,6 +46,7 @@ mod sandbox;
 mod secure_port;
 mod server_version;
 mod settings;
+mod shadow;
 #[cfg(feature = "simulate")]
 mod simulate;
 #[cfg(feature = "simulate")]
@@ -141,9 +143,12 @@ impl Program {
         if self.name == KUBE_SCHEDULER {
             return run::main(self, KUBE_SCHEDULER, args);
         }
-        // The arguments of `run` follow the rules of Go's flags, so this parser must not see them.
+        // The arguments of `run` and `shadow` follow the rules of Go's flags, so this parser must not see them.
         if args.first().is_some_and(|first| first == "run") {
             return run::main(self, &format!("{} run", self.name), args.split_off(1));
+        }
+        if args.first().is_some_and(|first| first == "shadow") {
+            return shadow::main(self, &format!("{} shadow", self.name), args.split_off(1));
         }
         let matches = match self.command().no_binary_name(true).try_get_matches_from(args) {
             Ok(matches) => matches,
@@ -191,6 +196,7 @@ impl Program {
             .arg_required_else_help(true)
             .subcommands([
                 flags::command("run"),
+                shadow::command(),
                 #[cfg(feature = "sandbox")]
                 sandbox::command(),
                 #[cfg(feature = "simulate")]

@@ -465,6 +465,12 @@ families! { METRICS,
         "Number of contradictions between objects, such as a device that two claims have. Each is logged as `Objects contradict each other`.")
         .differs("Only in Harbormaster.");
 
+    // --- the command `shadow` ---
+    SHADOW_PODS = counter(Undeclared, "harbormaster_shadow_pods_total",
+        "Number of decisions of the cluster's scheduler that were compared, by result: same, equal, both_waiting, raced, elsewhere, rejected, waiting, placed or failed.")
+        .by(&["result"])
+        .differs("Only in Harbormaster, and only with the command `shadow`.");
+
     // --- the process ---
     BUILD_INFO = gauge(Beta, "kubernetes_build_info",
         "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.")

@@ -7,7 +7,7 @@ use std::{
 
 use harbormaster_api::{Release, features::Features};
 use harbormaster_core::{Engine, meter::Meter};
-use prometheus::{GaugeVec, IntCounter};
+use prometheus::{GaugeVec, IntCounter, IntCounterVec};
 
 use crate::{
     attempts::Attempts,
@@ -38,6 +38,7 @@ struct Inner {
     config_info: GaugeVec,
     config_successful: GaugeVec,
     config_time: GaugeVec,
+    shadow_pods: IntCounterVec,
     disabled: IntCounter,
     limits: OnceLock<Limits>,
 }
@@ -81,6 +82,7 @@ impl Metrics {
             config_info: registry.gauges(&table::CONFIG_INFO),
             config_successful: registry.gauges(&table::CONFIG_SUCCESSFUL),
             config_time: registry.gauges(&table::CONFIG_TIME),
+            shadow_pods: registry.counters(&table::SHADOW_PODS),
             disabled: registry.counters(&table::DISABLED_METRICS).with_label_values::<&str>(&[]),
             limits: OnceLock::new(),
             registry,
@@ -159,6 +161,18 @@ impl Metrics {
     /// Records that a change to the configuration file was rejected.
     pub fn set_config_refused(&self) {
         self.0.config_successful.with_label_values::<&str>(&[]).set(0.0);
+    }
+
+    /// Counts a decision of another scheduler that was compared.
+    pub fn shadowed(&self, result: &str) {
+        self.0.shadow_pods.with_label_values(&[result]).inc();
+    }
+
+    /// Returns the processor time that this process has used, in seconds, and its resident memory in bytes. Both are
+    /// zero if the system does not tell.
+    pub fn usage(&self) -> (f64, f64) {
+        self.0.process.refresh();
+        self.0.process.usage()
     }
 
     /// Returns the `/metrics` page; its content type is [`encode::CONTENT_TYPE`].

@@ -51,6 +51,11 @@ impl Process {
         process
     }
 
+    /// Processor time in seconds, and resident memory in bytes.
+    pub(crate) fn usage(&self) -> (f64, f64) {
+        (self.cpu_seconds.get(), self.resident_memory.get())
+    }
+
     /// Reads the numbers again. Numbers that cannot be read keep their values.
     pub(crate) fn refresh(&self) {
         if let Some(stat) = text("/proc/self/stat").and_then(|stat| parse_stat(&stat)) {

@@ -22,6 +22,7 @@ mod recording;
 mod releases;
 mod replaying;
 mod retry_times;
+mod shadow;
 mod volume_binding;
 mod what_if;
 mod world;

@@ -22,6 +22,22 @@ pub struct ScoreSheet {
     pub plugins: Vec<(&'static str, i64, i64, i64)>,
 }
 
+impl ScoreSheet {
+    fn add(&mut self, plugin: &'static str, (raw, normalized, weighted): (i64, i64, i64)) {
+        self.total += weighted;
+        self.plugins.push((plugin, raw, normalized, weighted));
+    }
+}
+
+impl Candidates {
+    fn rows(&self) -> Vec<NodeIdx> {
+        match self {
+            Self::Listed(rows) => rows.clone(),
+            Self::All(rows) => rows.iter().collect(),
+        }
+    }
+}
+
 /// Rejections and scores of all nodes for one pod, for human readers and oracles.
 #[derive(Debug, Default)]
 pub struct Explanation {
@@ -158,10 +174,7 @@ impl Runner {
         cluster: &mut Cluster,
         attempt: &Attempt,
     ) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
-        let rows: Vec<NodeIdx> = match &attempt.candidates {
-            Candidates::Listed(rows) => rows.clone(),
-            Candidates::All(rows) => rows.iter().collect(),
-        };
+        let rows = attempt.candidates.rows();
         if rows.len() < 2 {
             return Ok(Vec::new());
         }
@@ -169,6 +182,31 @@ impl Runner {
             Narrowing::Continue(draft) => self.sheets(cluster, &draft, &rows),
             Narrowing::Ended(_) => Ok(Vec::new()),
         }
+    }
+
+    /// Returns the scores of two candidates of an attempt that has just chosen a node; `None` if one of them is not a
+    /// candidate.
+    ///
+    /// # Errors
+    /// Same as [`Self::find`].
+    pub fn scores_of(
+        &mut self,
+        cluster: &mut Cluster,
+        attempt: &Attempt,
+        pair: [NodeIdx; 2],
+    ) -> Result<Option<[ScoreSheet; 2]>, AttemptError> {
+        let rows = attempt.candidates.rows();
+        let [Some(one), Some(other)] = pair.map(|wanted| rows.iter().position(|row| *row == wanted)) else {
+            return Ok(None);
+        };
+        let Narrowing::Continue(draft) = self.narrow(cluster, &attempt.pod, None)? else { return Ok(None) };
+        let mut sheets = [ScoreSheet::default(), ScoreSheet::default()];
+        self.score_into(cluster, &draft, &rows, CachedScores::Use, |at, score| {
+            for (sheet, _) in sheets.iter_mut().zip([one, other]).filter(|(_, wanted)| *wanted == at) {
+                sheet.add(score.plugin, (score.raw, score.normalized, score.weighted));
+            }
+        })?;
+        Ok(Some(sheets))
     }
 
     fn sheets(
@@ -179,8 +217,7 @@ impl Runner {
     ) -> Result<Vec<(Str, ScoreSheet)>, AttemptError> {
         let mut sheets = vec![ScoreSheet::default(); candidates.len()];
         self.score_into(cluster, draft, candidates, CachedScores::Use, |at, score| {
-            sheets[at].total += score.weighted;
-            sheets[at].plugins.push((score.plugin, score.raw, score.normalized, score.weighted));
+            sheets[at].add(score.plugin, (score.raw, score.normalized, score.weighted));
         })?;
         Ok(candidates.iter().zip(sheets).map(|(row, s)| (cluster.node(*row).name().clone(), s)).collect())
     }

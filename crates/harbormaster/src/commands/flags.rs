@@ -277,22 +277,37 @@ pub(crate) fn command(name: &str) -> Command {
 
 /// Reads the arguments that follow the name of the command.
 pub(crate) fn read(name: &str, args: impl IntoIterator<Item = OsString>) -> Read {
+    match read_with(command(name), args) {
+        Ok((flags, _)) => Read::Flags(flags),
+        Err(other) => other,
+    }
+}
+
+/// Reads the arguments of a command that has the flags of [`command`] and others. The matches contain the others.
+///
+/// # Errors
+/// What is to be done instead of running the command.
+pub(crate) fn read_with(
+    command: Command,
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<(Box<Flags>, ArgMatches), Read> {
     let args = args.into_iter().map(dashed);
-    let matches = match command(name).no_binary_name(true).try_get_matches_from(args) {
+    let matches = match command.no_binary_name(true).try_get_matches_from(args) {
         Ok(matches) => matches,
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
-            return Read::Print(error.render().to_string());
+            return Err(Read::Print(error.render().to_string()));
         }
-        Err(error) => return Read::Wrong(plain(&error)),
+        Err(error) => return Err(Read::Wrong(plain(&error))),
     };
     let extra: Vec<&String> = matches.get_many("positional").into_iter().flatten().collect();
     if !extra.is_empty() {
         let extra: Vec<&str> = extra.into_iter().map(String::as_str).collect();
-        return Read::Wrong(format!("\"kube-scheduler\" does not take any arguments, got {extra:?}"));
+        let why = format!("\"kube-scheduler\" does not take any arguments, got {extra:?}");
+        return Err(Read::Wrong(why));
     }
     match Flags::parse(&matches) {
-        Ok(flags) => Read::Flags(Box::new(flags)),
-        Err(why) => Read::Wrong(why),
+        Ok(flags) => Ok((Box::new(flags), matches)),
+        Err(why) => Err(Read::Wrong(why)),
     }
 }
 

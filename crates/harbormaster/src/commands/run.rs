@@ -49,9 +49,18 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Comman
     if let Some(&form) = given.version.given() {
         return print_version(program, name, form);
     }
+    with_log(program, &given, |level| run(program, &given, level))
+}
+
+/// Starts the log, does the work of a command, and reports its error.
+pub(super) fn with_log(
+    program: &Program,
+    given: &Flags,
+    work: impl FnOnce(&log::Threshold) -> Result<(), String>,
+) -> CommandResult {
     // Invalid feature gates are reported later, when logging has started. No release changes the gates of logging.
-    let gates = Release::ALL.iter().find_map(|release| settings::gates(&given, *release).ok());
-    let output = match Output::of(&given, &gates.map(|(gates, _)| gates).unwrap_or_default()) {
+    let gates = Release::ALL.iter().find_map(|release| settings::gates(given, *release).ok());
+    let output = match Output::of(given, &gates.map(|(gates, _)| gates).unwrap_or_default()) {
         Ok(output) => output,
         Err(why) => {
             eprintln!("{why}");
@@ -61,7 +70,7 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Comman
     let level = log::start(output, i64::from(*given.v.get()), &program.plugins);
     let commit = COMMIT.unwrap_or("unknown");
     tracing::debug!(v = 2, version = VERSION, commit, kubernetes = releases(", "), "Starting Harbormaster");
-    let ended = run(program, &given, &level);
+    let ended = work(&level);
     log_output::flush();
     match ended {
         Ok(()) => Ok(()),
@@ -75,12 +84,12 @@ pub(crate) fn main(program: &Program, name: &str, args: Vec<OsString>) -> Comman
     }
 }
 
-fn usage_error(name: &str, why: &str) -> CommandResult {
+pub(super) fn usage_error(name: &str, why: &str) -> CommandResult {
     eprintln!("Error: {why}\nSee '{name} --help' for the flags.");
     Err(CommandError::Error)
 }
 
-fn print_version(program: &Program, name: &str, form: VersionRequest) -> CommandResult {
+pub(super) fn print_version(program: &Program, name: &str, form: VersionRequest) -> CommandResult {
     match form {
         VersionRequest::Raw => println!(
             "harbormaster version={VERSION:?} commit={:?} kubernetes={:?} os={:?} arch={:?}",
@@ -218,7 +227,7 @@ async fn schedule(
 }
 
 /// Returns a future that waits until a signal asks the process to stop. The second such signal ends the process.
-fn asked_to_stop(mut signals: Signals, stopping: Arc<AtomicBool>) -> impl Future<Output = ()> {
+pub(super) fn asked_to_stop(mut signals: Signals, stopping: Arc<AtomicBool>) -> impl Future<Output = ()> {
     let (asked, stop) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         signals.next().await;
@@ -234,14 +243,14 @@ fn asked_to_stop(mut signals: Signals, stopping: Arc<AtomicBool>) -> impl Future
     }
 }
 
-fn close(port: Option<Port>) {
+pub(super) fn close(port: Option<Port>) {
     if let Some(port) = port {
         port.stop();
     }
 }
 
 /// Returns a function that sets the verbosity of the log and of the engine's notes.
-fn verbosity(level: &log::Threshold, console: &Console) -> SetVerbosity {
+pub(super) fn verbosity(level: &log::Threshold, console: &Console) -> SetVerbosity {
     let (level, console) = (level.clone(), console.clone());
     Arc::new(move |v| {
         level.set(i64::from(v));

@@ -29,7 +29,7 @@ use crate::e2e::{
 const NAMESPACE: &str = "kube-system";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-fn deploy(path: &str) -> PathBuf {
+pub(crate) fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path)
 }
 
@@ -117,7 +117,7 @@ fn the_chart_reflects_its_values() {
 const STATIC_POD: &str = "system:kube-scheduler";
 
 /// Starts a cluster with RBAC and an audit log.
-fn audited_cluster() -> (ControlPlane, tempfile::TempDir) {
+pub(crate) fn audited_cluster() -> (ControlPlane, tempfile::TempDir) {
     let files = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: String| {
         let path = files.path().join(name);
@@ -147,7 +147,7 @@ fn certificate() -> String {
     rcgen::CertificateParams::default().self_signed(&key).expect("a certificate is made").pem()
 }
 
-fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
+pub(crate) fn apply(cluster: &Endpoint, files: &Path, manifests: &str) {
     let path = files.join("manifests.yaml");
     fs::write(&path, manifests).expect("files can be written");
     let path = path.to_str().expect("a path in UTF-8");
@@ -263,14 +263,14 @@ impl Started {
     }
 }
 
-fn token(client: &ApiClient, namespace: &str, account: &str) -> String {
+pub(crate) fn token(client: &ApiClient, namespace: &str, account: &str) -> String {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let answer = client.post(&path, &request).expect("the API server answers");
     answer["status"]["token"].as_str().expect("a token").to_owned()
 }
 
-fn write_kubeconfig(cluster: &Endpoint, files: &Path, token: &str) -> String {
+pub(crate) fn write_kubeconfig(cluster: &Endpoint, files: &Path, token: &str) -> String {
     let kubeconfig = files.join("kubeconfig");
     let admin = fs::read_to_string(cluster.kubeconfig()).expect("a kubeconfig");
     fs::write(&kubeconfig, admin.replace(cluster.token(), token)).expect("files can be written");
@@ -279,7 +279,7 @@ fn write_kubeconfig(cluster: &Endpoint, files: &Path, token: &str) -> String {
 
 /// Returns the API calls of the schedulers' accounts that were allowed, or those that were denied, as
 /// `verb resource[/subresource]`.
-fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
+pub(crate) fn calls(files: &Path, allowed: bool) -> BTreeSet<String> {
     let log = fs::read_to_string(files.join("audit.log")).expect("an audit log");
     let calls = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let calls = calls.filter(|call| {

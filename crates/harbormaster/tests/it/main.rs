@@ -27,6 +27,7 @@ mod e2e_reload;
 mod e2e_replay;
 mod e2e_replicas;
 mod e2e_secure_port;
+mod e2e_shadow;
 mod e2e_silence;
 mod e2e_traces;
 mod e2e_volume_trouble;

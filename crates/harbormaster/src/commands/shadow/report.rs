@@ -1,0 +1,146 @@
+//! The report, as text and as JSON. The JSON form is stable, since tools read it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display, Formatter},
+    time::Duration,
+};
+
+use harbormaster_core::shadow::Kind;
+use serde::Serialize;
+
+use super::{
+    durations::Summary,
+    tally::{Example, Tally, whole_seconds},
+};
+
+/// Result of a comparison of two schedulers.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    /// Duration of the comparison.
+    seconds: f64,
+    /// Number of decisions that were compared.
+    decisions: u64,
+    /// Number of decisions that were alike.
+    alike: u64,
+    /// Number of decisions by result.
+    results: BTreeMap<&'static str, u64>,
+    /// Causes of differences, the most frequent first.
+    causes: Vec<CauseReport>,
+    /// Time from the appearance of a pod to its binding, as seen through the watch.
+    until_bound: Summary,
+    /// Duration of Harbormaster's decisions.
+    decision: Summary,
+    /// Processor time of this process in seconds.
+    cpu_seconds: f64,
+    /// Resident memory of this process in bytes.
+    memory_bytes: u64,
+    notes: Vec<&'static str>,
+}
+
+/// Differences with one cause.
+#[derive(Clone, Debug, Serialize)]
+struct CauseReport {
+    result: &'static str,
+    cause: String,
+    count: u64,
+    examples: Vec<Example>,
+}
+
+impl Report {
+    pub(super) fn of(tally: &Tally, (cpu_seconds, memory_bytes): (f64, f64)) -> Self {
+        let causes = tally.causes.iter().map(|((kind, name), cause)| {
+            let (count, examples) = (cause.count, cause.examples.clone());
+            CauseReport { result: kind.name(), cause: name.clone(), count, examples }
+        });
+        let mut causes: Vec<CauseReport> = causes.collect();
+        causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+        Self {
+            seconds: tally.begun.elapsed().as_secs_f64(),
+            decisions: tally.total(),
+            alike: tally.agreed(),
+            results: Kind::ALL.into_iter().map(|kind| (kind.name(), tally.count(kind))).collect(),
+            causes,
+            until_bound: tally.theirs.summary(),
+            decision: tally.ours.summary(),
+            cpu_seconds,
+            memory_bytes: memory_bytes as u64,
+            notes: tally.notes.clone(),
+        }
+    }
+
+    fn share(&self, count: u64) -> f64 {
+        if self.decisions == 0 { 0.0 } else { 100.0 * count as f64 / self.decisions as f64 }
+    }
+}
+
+/// Returns the description of a result.
+const fn meaning(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Same => "the same node",
+        Kind::Equal => "a node with the same score",
+        Kind::BothWait => "both found no node",
+        Kind::Raced => "differ only because pods came or went in between",
+        Kind::Elsewhere => "another node: theirs fits, but scores less",
+        Kind::Rejected => "another node: theirs does not fit",
+        Kind::Waits => "no node: theirs does not fit either",
+        Kind::Places => "a node, although they found none",
+        Kind::Failed => "not decided, because of an error",
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let time = whole_seconds(Duration::from_secs_f64(self.seconds));
+        writeln!(
+            f,
+            "{} decisions of the cluster's scheduler in {time}. Harbormaster would have chosen:",
+            self.decisions
+        )?;
+        for kind in Kind::ALL {
+            let count = self.results.get(kind.name()).copied().unwrap_or(0);
+            writeln!(f, "{count:>9} {:>6.2} %  {}", self.share(count), meaning(kind))?;
+        }
+        writeln!(f, "{:>9} {:>6.2} %  alike (the first three)", self.alike, self.share(self.alike))?;
+        if !self.causes.is_empty() {
+            writeln!(f, "\nDifferences:")?;
+        }
+        self.causes.iter().try_for_each(|cause| write!(f, "{cause}"))?;
+        writeln!(f, "\nFrom the appearance of a pod to its binding: {}", Shown(self.until_bound))?;
+        writeln!(f, "Harbormaster's decision about a pod: {}", Shown(self.decision))?;
+        writeln!(
+            f,
+            "This process: {:.1} s of processor time, {:.0} MiB of memory",
+            self.cpu_seconds,
+            self.memory_bytes as f64 / f64::from(1 << 20)
+        )?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))
+    }
+}
+
+impl Display for CauseReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>9}  {}, {}", self.count, self.result, self.cause)?;
+        for Example { pod, theirs, ours, detail } in &self.examples {
+            let node = |node: &Option<String>| node.clone().unwrap_or_else(|| "no node".to_owned());
+            let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+            writeln!(f, "           {pod}: theirs {}, ours {}{detail}", node(theirs), node(ours))?;
+        }
+        Ok(())
+    }
+}
+
+/// Durations in a line of the text.
+struct Shown(Summary);
+
+impl Display for Shown {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Summary { count, p50, p99, max } = self.0;
+        let ms = |seconds: f64| format!("{:.1} ms", seconds * 1000.0);
+        match count {
+            0 => f.write_str("none seen"),
+            _ => write!(f, "median {}, 99th percentile {}, at most {}", ms(p50), ms(p99), ms(max)),
+        }
+    }
+}
