@@ -12,6 +12,7 @@ use super::{
     comparison::{Comparer, Comparison},
     extenders::ExtenderReplay,
     line::{EvictionId, FORMAT, InvalidLine, Line, OLDEST_FORMAT, RecordedInput, Setup, Told},
+    questions::Questions,
     results::{RecordedAttempt, RecordedEffect},
 };
 use crate::{
@@ -115,6 +116,8 @@ pub struct Replayer<'a> {
     evictions: FxHashMap<EvictionId, EvictTask>,
     /// Recorded answers of extenders.
     extenders: Arc<ExtenderReplay>,
+    /// Used only while decisions are compared.
+    questions: Questions,
     comparer: Comparer,
     summary: ReplaySummary,
 }
@@ -134,6 +137,7 @@ impl<'a> Replayer<'a> {
             specs: FxHashMap::default(),
             evictions: FxHashMap::default(),
             extenders: Arc::new(ExtenderReplay::new(mode == Mode::Exact)),
+            questions: Questions::default(),
             comparer: Comparer::default(),
             summary: ReplaySummary::default(),
         }
@@ -253,6 +257,7 @@ impl<'a> Replayer<'a> {
     /// Builds the configuration for recorded settings. Unless decisions are compared, it must have the same settings.
     fn configured(&mut self, setup: &Setup) -> Result<EngineConfig, ReplayError> {
         let mut config = (self.configure)(setup.origin.as_deref()).map_err(|why| self.refused(why))?;
+        config.concurrent_extenders = setup.concurrent_extenders;
         if self.mode == Mode::Exact {
             self.expect_equal(setup.value(), Setup::of(&config).value())?;
         }
@@ -267,6 +272,14 @@ impl<'a> Replayer<'a> {
         {
             return Ok(());
         }
+        if let RecordedInput::Answered(number, answer) = &recorded
+            && self.mode == Mode::Compare
+        {
+            if let Some(input) = self.questions.answered(*number, answer) {
+                self.live()?.handle(input, at);
+            }
+            return Ok(());
+        }
         let (specs, evictions) = (&self.specs, &mut self.evictions);
         let input = recorded.into_input(|number| specs.get(&number).cloned(), |id| evictions.remove(id));
         let input = input.map_err(|InvalidLine(why)| self.refused(why))?;
@@ -276,6 +289,9 @@ impl<'a> Replayer<'a> {
     }
 
     fn play_call(&mut self, line: Line) -> Result<Progress, ReplayError> {
+        if self.mode == Mode::Compare && !matches!(line, Line::Effects(_)) {
+            self.end_questions()?;
+        }
         match line {
             Line::Input(at, recorded) => self.handle(recorded, at)?,
             Line::Tick(at) => self.live()?.tick(at),
@@ -297,6 +313,15 @@ impl<'a> Replayer<'a> {
             self.compare_effects_here()?;
         }
         Ok(Progress::Played)
+    }
+
+    /// Answers the questions that the recording does not contain.
+    fn end_questions(&mut self) -> Result<(), ReplayError> {
+        let now = self.now;
+        for input in self.questions.give_up() {
+            self.live()?.handle(input, now);
+        }
+        Ok(())
     }
 
     fn live(&mut self) -> Result<&mut Engine, ReplayError> {
@@ -343,7 +368,10 @@ impl<'a> Replayer<'a> {
             return Err(self.refused("effects are a list"));
         };
         if self.mode == Mode::Compare {
-            recorded.iter().for_each(|effect| self.comparer.recorded(effect, self.now));
+            for effect in &recorded {
+                self.comparer.recorded(effect, self.now);
+                self.questions.recorded(effect);
+            }
             return Ok(());
         }
         let effects = self.live()?.take_effects();
@@ -366,11 +394,13 @@ impl<'a> Replayer<'a> {
 
     fn keep(&mut self, effects: Vec<Effect>) {
         self.summary.effects += effects.len();
-        let tasks = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Evict(task) => Some((EvictionId::of(&task), task)),
-            _ => None,
-        });
-        self.evictions.extend(tasks);
+        for effect in effects {
+            match effect {
+                Effect::Evict(task) => drop(self.evictions.insert(EvictionId::of(&task), task)),
+                Effect::Ask(task) if self.mode == Mode::Compare => self.questions.ask(task),
+                _ => {}
+            }
+        }
     }
 
     fn expect_equal(&self, recorded: Value, now: Value) -> Result<(), ReplayError> {
