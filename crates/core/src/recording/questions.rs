@@ -1,16 +1,29 @@
-//! Questions to extenders while decisions are compared: the engine's questions may differ from the recorded ones.
+//! Questions to extenders while decisions are compared: the engine's questions may differ from the recorded ones, and
+//! come earlier or later.
+//!
+//! A question gets the recorded answers about the same pod. If the recording has decided about the pod without being
+//! asked, the extender counts as failed.
 
-use harbormaster_framework::extender::{Answer, Question};
+use harbormaster_api::Str;
+use harbormaster_framework::extender::{Answer, Filtered, Question};
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
 use super::results::RecordedQuestion;
 use crate::{effect::AskTask, input::Input};
 
-/// Open questions of both sides.
+/// Maximum number of pods whose answers are kept.
+const PODS: usize = 1_000;
+
+/// Open questions of both sides, and the recorded answers.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     recorded: Vec<RecordedQuestion>,
     here: Vec<AskTask>,
+    /// By UID of the pod.
+    answers: FxHashMap<Str, Vec<(Question, Answer)>>,
+    /// UIDs of the pods that the recording has decided about.
+    decided: FxHashSet<Str>,
 }
 
 impl Questions {
@@ -25,27 +38,43 @@ impl Questions {
         self.recorded.extend(question.and_then(Result::ok));
     }
 
-    /// Returns the input for this engine to which a recorded answer corresponds; `None` if it has asked nothing about
-    /// the pod.
-    pub(super) fn answered(&mut self, number: u64, answer: &Answer) -> Option<Input> {
-        let at = self.recorded.iter().position(|recorded| recorded.number == number)?;
-        let recorded = self.recorded.remove(at);
-        let here = self.here.iter().position(|task| task.pod.uid == recorded.pod)?;
-        let AskTask { number, question, .. } = self.here.remove(here);
-        Some(Input::Answered { number, answer: translated(&recorded.question, answer, &question) })
+    /// Adds the recorded result of an attempt for a pod or a group.
+    pub(super) fn attempted(&mut self, result: &Value) {
+        let pods = result.as_array().map_or(std::slice::from_ref(result), Vec::as_slice);
+        let decided = pods.iter().filter(|pod| pod["outcome"] != "asking");
+        self.decided.extend(decided.filter_map(|pod| pod["pod"].as_str()).map(Str::from));
     }
 
-    /// Ends the questions about pods about which nothing is asked in the recording: no answer will come.
-    pub(super) fn give_up(&mut self) -> Vec<Input> {
-        let is_open = |task: &AskTask| self.recorded.iter().any(|recorded| recorded.pod == task.pod.uid);
-        let (open, given_up) = std::mem::take(&mut self.here).into_iter().partition(is_open);
+    /// Adds a recorded answer.
+    pub(super) fn answered(&mut self, number: u64, answer: Answer) {
+        let Some(at) = self.recorded.iter().position(|recorded| recorded.number == number) else { return };
+        let RecordedQuestion { pod, question, .. } = self.recorded.remove(at);
+        if self.answers.len() >= PODS {
+            self.answers.clear();
+        }
+        self.answers.entry(pod).or_default().push((question, answer));
+    }
+
+    /// Returns the answers to those of this engine's questions whose answers are known, or will not come.
+    pub(super) fn take_answers(&mut self) -> Vec<Input> {
+        let (mut open, mut inputs) = (Vec::new(), Vec::new());
+        for task in std::mem::take(&mut self.here) {
+            match self.answer(&task) {
+                Some(answer) => inputs.push(Input::Answered { number: task.number, answer }),
+                None => open.push(task),
+            }
+        }
         self.here = open;
-        let given_up: Vec<AskTask> = given_up;
-        let input = |AskTask { number, question, .. }| Input::Answered {
-            number,
-            answer: question.failed(not_recorded),
-        };
-        given_up.into_iter().map(input).collect()
+        inputs
+    }
+
+    fn answer(&self, AskTask { pod, question, .. }: &AskTask) -> Option<Answer> {
+        if self.recorded.iter().any(|recorded| recorded.pod == pod.uid) {
+            return None;
+        }
+        let known = self.answers.get(&pod.uid).into_iter().flatten();
+        let known = known.rev().find_map(|(recorded, answer)| translated(recorded, answer, question));
+        known.or_else(|| self.decided.contains(&pod.uid).then(|| question.failed(not_recorded)))
     }
 }
 
@@ -53,14 +82,14 @@ fn not_recorded(extender: usize) -> String {
     format!("the recording has no answer from extender {extender} here")
 }
 
-/// Returns the answer to `question` that is contained in the answer to a recorded one.
-fn translated(recorded: &Question, answer: &Answer, question: &Question) -> Answer {
+/// Returns the answer to `question` that is contained in the answer to a recorded one of the same kind.
+fn translated(recorded: &Question, answer: &Answer, question: &Question) -> Option<Answer> {
     match (recorded, answer, question) {
-        (Question::Filter { extender: a, .. }, Answer::Filter(_), Question::Filter { extender: b, .. })
-            if a == b =>
-        {
-            answer.clone()
-        }
+        (
+            Question::Filter { extender: a, .. },
+            Answer::Filter(answer),
+            Question::Filter { extender: b, nodes },
+        ) if a == b => Some(Answer::Filter(answer.clone().map(|answer| about(answer, nodes)))),
         (
             Question::Prioritize { extenders, .. },
             Answer::Prioritize(answers),
@@ -70,8 +99,15 @@ fn translated(recorded: &Question, answer: &Answer, question: &Question) -> Answ
                 let answer = extenders.iter().zip(answers).find(|(recorded, _)| *recorded == at);
                 answer.map_or_else(|| Err(not_recorded(*at)), |(_, answer)| answer.clone())
             };
-            Answer::Prioritize(here.iter().map(of).collect())
+            Some(Answer::Prioritize(here.iter().map(of).collect()))
         }
-        _ => question.failed(not_recorded),
+        _ => None,
     }
+}
+
+/// Removes other nodes from an answer.
+fn about(mut answer: Filtered, nodes: &[Str]) -> Filtered {
+    let asked: FxHashSet<&Str> = nodes.iter().collect();
+    answer.nodes.retain(|node| asked.contains(node));
+    answer
 }

@@ -272,14 +272,13 @@ impl<'a> Replayer<'a> {
         {
             return Ok(());
         }
-        if let RecordedInput::Answered(number, answer) = &recorded
-            && self.mode == Mode::Compare
-        {
-            if let Some(input) = self.questions.answered(*number, answer) {
-                self.live()?.handle(input, at);
+        let recorded = match recorded {
+            RecordedInput::Answered(number, answer) if self.mode == Mode::Compare => {
+                self.questions.answered(number, answer);
+                return Ok(());
             }
-            return Ok(());
-        }
+            recorded => recorded,
+        };
         let (specs, evictions) = (&self.specs, &mut self.evictions);
         let input = recorded.into_input(|number| specs.get(&number).cloned(), |id| evictions.remove(id));
         let input = input.map_err(|InvalidLine(why)| self.refused(why))?;
@@ -289,8 +288,9 @@ impl<'a> Replayer<'a> {
     }
 
     fn play_call(&mut self, line: Line) -> Result<Progress, ReplayError> {
+        // Before the effects of an attempt, it is not known what the recording asks.
         if self.mode == Mode::Compare && !matches!(line, Line::Effects(_)) {
-            self.end_questions()?;
+            self.answer_questions()?;
         }
         match line {
             Line::Input(at, recorded) => self.handle(recorded, at)?,
@@ -299,7 +299,10 @@ impl<'a> Replayer<'a> {
             Line::Attempt(times, recorded) if self.mode == Mode::Exact => {
                 self.attempt(&times, recorded.value())?;
             }
-            Line::Attempt(times, _) => self.attempt_freely(&times)?,
+            Line::Attempt(times, recorded) => {
+                self.questions.attempted(&recorded.value());
+                self.attempt_freely(&times)?;
+            }
             Line::Reconfigure(at, setup) => {
                 let config = self.configured(&setup)?;
                 self.live()?.reconfigure(config, at);
@@ -315,10 +318,10 @@ impl<'a> Replayer<'a> {
         Ok(Progress::Played)
     }
 
-    /// Answers the questions that the recording does not contain.
-    fn end_questions(&mut self) -> Result<(), ReplayError> {
+    /// Answers the engine's questions as far as the recording has answers.
+    fn answer_questions(&mut self) -> Result<(), ReplayError> {
         let now = self.now;
-        for input in self.questions.give_up() {
+        for input in self.questions.take_answers() {
             self.live()?.handle(input, now);
         }
         Ok(())

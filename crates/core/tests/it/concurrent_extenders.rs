@@ -45,7 +45,7 @@ impl Graders {
     fn see(&self, world: &World) {
         let nodes = world.engine.cache().cluster.nodes();
         let grade = |node: &Node| node.labels.get("grade").and_then(|grade| grade.parse().ok()).unwrap_or(0);
-        let seen = nodes.nodes().map(|node| {
+        let seen = nodes.all().map(|node| {
             (node.name().to_string(), (node.object().map_or(0, |node| grade(node)), node.pods().len() as i64))
         });
         *self.seen.lock().unwrap() = seen.collect();
@@ -124,7 +124,7 @@ fn config(extenders: &[Extender], graders: &Arc<Graders>, concurrent: bool) -> E
 
 fn graded(name: &str, milli_cpu: i64, grade: i64) -> Node {
     let mut node = node(name, milli_cpu);
-    node.allocatable.scalars = [GPU, FPGA].iter().map(|resource| ((*resource).into(), 100)).collect();
+    node.allocatable.scalars = [FPGA, GPU].iter().map(|resource| ((*resource).into(), 100)).collect();
     node.labels = harbormaster_testkit::labels(&[("grade", &grade.to_string())]);
     node
 }

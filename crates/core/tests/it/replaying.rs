@@ -198,7 +198,7 @@ proptest! {
 #[test]
 fn random_runs_contain_what_they_are_meant_to_contain() {
     let mut runner = TestRunner::deterministic();
-    let steps = prop::collection::vec(step(), 600..601).new_tree(&mut runner).unwrap().current();
+    let steps = prop::collection::vec(step(), 1500..1501).new_tree(&mut runner).unwrap().current();
     let text = String::from_utf8(record(steps, || config(false, true), 2).concat()).unwrap();
     for what in [
         "\"evict\"",
