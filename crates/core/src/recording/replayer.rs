@@ -300,8 +300,9 @@ impl<'a> Replayer<'a> {
                 self.attempt(&times, recorded.value())?;
             }
             Line::Attempt(times, recorded) => {
-                self.questions.attempted(&recorded.value());
-                self.attempt_freely(&times)?;
+                let recorded = recorded.value();
+                self.questions.attempted(&recorded);
+                self.attempt_freely(&times, &recorded)?;
             }
             Line::Reconfigure(at, setup) => {
                 let config = self.configured(&setup)?;
@@ -349,14 +350,17 @@ impl<'a> Replayer<'a> {
         self.expect_equal(0.into(), self.extenders.clear().into())
     }
 
-    /// Tries a pod as in the recording, and then all pods that are ready: their number may be another one.
-    fn attempt_freely(&mut self, times: &[Timestamp]) -> Result<(), ReplayError> {
+    /// Tries pods until the recorded one was tried or no other one is ready: their number may be another one.
+    fn attempt_freely(&mut self, times: &[Timestamp], recorded: &Value) -> Result<(), ReplayError> {
+        let first = recorded.get(0).unwrap_or(recorded);
+        let wanted = first["pod"].as_str();
         let now = times.last().copied().unwrap_or(self.now);
         let mut attempts = 0;
         let engine = self.live()?;
-        while engine.schedule_one(now).is_some() {
+        while let Some(attempted) = engine.schedule_one(now) {
             attempts += 1;
-            if !engine.has_due_work() {
+            let is_wanted = attempted.all().any(|(pod, _)| wanted == Some(pod.uid.as_str()));
+            if is_wanted || !engine.has_due_work() {
                 break;
             }
         }

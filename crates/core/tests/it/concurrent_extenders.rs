@@ -367,6 +367,7 @@ fn a_comparison_finds_the_answers_to_its_own_questions() {
         assert_eq!(replayer.play(line).unwrap(), Progress::Played);
     }
     let comparison = replayer.comparison();
+    assert!(comparison.waiting.is_empty() && comparison.only_now.is_empty(), "{comparison:?}");
     assert_eq!((comparison.same, comparison.is_equal()), (4, true), "{comparison:?}");
     assert!(graders.take_asked().is_empty(), "no extender is asked during a replay");
 }

@@ -343,6 +343,16 @@ fn another_configuration_shows_the_pods_that_it_places_elsewhere() {
 }
 
 #[test]
+fn a_recording_of_the_previous_format_is_replayed() {
+    let [one, _] = in_two_files(9, 0);
+    let text = String::from_utf8(one).unwrap();
+    let (format, field) = ("\"format\":8", "\"concurrentExtenders\":false,");
+    assert!(text.contains(format) && text.contains(field));
+    let older = text.replace(format, "\"format\":7").replace(field, "");
+    replay(&[older.as_bytes()], Mode::Exact).unwrap();
+}
+
+#[test]
 fn recordings_of_other_versions_and_damaged_ones_are_refused() {
     let [one, _] = in_two_files(9, 0);
     let text = String::from_utf8(one).unwrap();
