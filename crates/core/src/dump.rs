@@ -15,7 +15,7 @@ use crate::{Engine, cache::Cache, nominator::Nominator, pods::Pods, queue::Entit
 pub struct Dump {
     /// All nodes, including deleted ones that still have pods.
     pub nodes: Vec<DumpedNode>,
-    /// Pods in the active queue.
+    /// Pods in the active queue, and pods about which extenders are being asked.
     pub active: Vec<Arc<PodInfo>>,
     /// Pods in backoff.
     pub backoff: Vec<Arc<PodInfo>>,
@@ -73,7 +73,7 @@ impl Engine {
         let pods = |entity: &Entity| entity.pods().iter().map(|entry| entry.pod.clone()).collect::<Vec<_>>();
         Dump {
             nodes: nodes(self.cache(), self.nominator(), self.known()),
-            active: queue.active().flat_map(pods).collect(),
+            active: queue.active().flat_map(pods).chain(self.inquiries().pods().cloned()).collect(),
             backoff: queue.backing_off().flat_map(pods).collect(),
             unschedulable: queue.unschedulable().flat_map(pods).collect(),
             incomplete: queue.incomplete().map(|entry| entry.pod.clone()).collect(),

@@ -4,7 +4,13 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    api_call::ApiCall, cycle::Reservation, group::PodGroup, pod::PodInfo, profile::Profile, sweep::PluginIdx,
+    api_call::ApiCall,
+    cycle::Reservation,
+    extender::{ExtenderClient, Question},
+    group::PodGroup,
+    pod::PodInfo,
+    profile::Profile,
+    sweep::PluginIdx,
 };
 
 /// A task for the host. Effects are values: the driver carries them out, and the simulator records them. Information
@@ -29,6 +35,22 @@ pub enum Effect {
     /// Send an API request about a group. No answer is expected; the host retries a failed request, and logs the failure
     /// if the retries fail. Requests about one group must not overtake each other.
     Group(GroupCall),
+    /// Put a question to extenders, then report with [`crate::Input::Answered`]. Requested only if
+    /// [`crate::EngineConfig::concurrent_extenders`] is true.
+    Ask(AskTask),
+}
+
+/// A question to extenders about a pod. Other pods are decided in the meantime.
+#[derive(Clone, Debug)]
+pub struct AskTask {
+    /// Number of the question.
+    pub number: u64,
+    /// The pod.
+    pub pod: Arc<PodInfo>,
+    /// The question.
+    pub question: Question,
+    /// The client of the extenders that the question names.
+    pub client: Arc<dyn ExtenderClient>,
 }
 
 /// A request about a group.

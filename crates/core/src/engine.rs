@@ -34,6 +34,7 @@ use crate::{
     evictions::Evictions,
     finder::Finder,
     input::Input,
+    inquiries::Inquiries,
     meter::{Meter, Sizes},
     nominator::{NewNomination, Nominator},
     note::{Note, Notes},
@@ -64,6 +65,9 @@ pub struct EngineConfig {
     pub meter: Option<Arc<dyn Meter>>,
     /// Webhooks that take part in decisions. The host supplies [the client](Extenders::with_client).
     pub extenders: Extenders,
+    /// True if other pods are decided while extenders filter or score nodes for a pod. The host must then carry out
+    /// [`Effect::Ask`]. In parity, attempts wait, as in kube-scheduler.
+    pub concurrent_extenders: bool,
     /// Description from which the host can build this configuration again, in a form of its own. Recordings contain it.
     pub origin: Option<Arc<Value>>,
 }
@@ -81,6 +85,7 @@ impl EngineConfig {
             notes: Notes::default(),
             meter: None,
             extenders: Extenders::default(),
+            concurrent_extenders: false,
             origin: None,
         }
     }
@@ -138,6 +143,11 @@ impl EngineConfig {
         self.batching && self.parity && self.extenders.is_empty()
     }
 
+    /// Returns true if attempts wait for extenders.
+    fn waits_for_extenders(&self) -> bool {
+        !self.concurrent_extenders || self.parity || self.extenders.client().is_none()
+    }
+
     fn search(&self) -> (Window, Tie) {
         let window = match (self.percentage_of_nodes_to_score, self.parity) {
             (None, false) => Window::All,
@@ -167,6 +177,10 @@ pub struct Engine {
     finder: Finder,
     /// Pods that have a node but are not bound yet.
     bindings: Bindings,
+    /// Pods about which extenders are being asked.
+    inquiries: Inquiries,
+    /// True if attempts wait for extenders.
+    waits_for_extenders: bool,
     /// Evictions in progress.
     evictions: Evictions,
     /// Events for changes to pods.
@@ -196,12 +210,14 @@ impl Engine {
                 .with_extenders(config.extenders.clone())
                 .with_meter(config.meter.clone()),
             bindings: Bindings::default(),
+            inquiries: Inquiries::default(),
+            waits_for_extenders: config.waits_for_extenders(),
             evictions: Evictions::default(),
             pod_events: PodEvents::of(config.release()),
             contradictions: Contradictions::default(),
             reporter: Reporter::new(config.notes),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait)
-                .with_extenders(!config.extenders.is_empty())
+                .with_extenders(config.extenders)
                 .retrying_groups(config.parity)
                 .with_meter(config.meter.clone()),
             next_flush: None,
@@ -283,6 +299,7 @@ impl Engine {
             }
             Input::BindFinished { uid, outcome } => self.bind_finished(&uid, outcome, now),
             Input::EvictFinished { task, outcome } => self.evict_finished(&task, &outcome, now),
+            Input::Answered { number, answer } => self.answered(number, answer),
         }
         self.report_plugin_failures();
     }
@@ -320,13 +337,13 @@ impl Engine {
 
     /// Returns true if [`Self::schedule_one`] would try a pod.
     pub fn has_work(&self) -> bool {
-        self.queue.has_work()
+        self.inquiries.has_answered() || self.queue.has_work()
     }
 
     /// Returns true if some pod is ready. Otherwise, [`Self::schedule_one`] tries a rejected pod, if there is one,
     /// before the pod's backoff ends.
     pub fn has_due_work(&self) -> bool {
-        self.queue.has_due_work()
+        self.inquiries.has_answered() || self.queue.has_due_work()
     }
 
     /// Number of pods in each part of the queue.
@@ -374,6 +391,11 @@ impl Engine {
     /// Returns the binding of a pod that has a node but is not bound yet.
     pub(crate) fn binding(&self, uid: &str) -> Option<&Binding> {
         self.bindings.get(uid)
+    }
+
+    /// Pods about which extenders are being asked.
+    pub(crate) fn inquiries(&self) -> &Inquiries {
+        &self.inquiries
     }
 
     pub(crate) fn known(&self) -> &Pods {

@@ -6,7 +6,7 @@ use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
     attempt::{Attempt, AttemptError, Decision, NominatedRow, Runner, ScoreSheet, Search},
     cluster::Cluster,
-    extender::Extenders,
+    extender::{Answers, Extenders},
     guard::PointError,
     meter::Stamp,
     nodeset::{NodeIdx, NodeSet},
@@ -101,14 +101,27 @@ impl Finder {
     }
 
     /// Finds a node for the pod that the queue handed out as number `cycle`. `within` are the only nodes to consider, if
-    /// there are any.
+    /// there are any. The attempt waits for extenders.
     pub(crate) fn find(
         &mut self,
         cluster: &mut Cluster,
         entry: &QueuedPod,
-        (nominated, within): (&[NominatedRow], Option<&NodeSet>),
+        nodes: (&[NominatedRow], Option<&NodeSet>),
         cycle: u64,
         now: Timestamp,
+    ) -> Result<Attempt, Failure> {
+        self.find_with(cluster, entry, nodes, &mut Answers::waiting(), (cycle, now))
+    }
+
+    /// Like [`Self::find`], but with the given answers of extenders. If they have an open question afterwards, the result
+    /// means nothing.
+    pub(crate) fn find_with(
+        &mut self,
+        cluster: &mut Cluster,
+        entry: &QueuedPod,
+        (nominated, within): (&[NominatedRow], Option<&NodeSet>),
+        answers: &mut Answers,
+        (cycle, now): (u64, Timestamp),
     ) -> Result<Attempt, Failure> {
         cluster.set_now(now);
         let signature = self.sign(cluster, entry)?;
@@ -123,7 +136,7 @@ impl Finder {
             preferred: &preferred,
             within,
         };
-        let mut attempt = match self.runners[entry.profile].find(cluster, &entry.pod, search) {
+        let mut attempt = match self.runners[entry.profile].find_with(cluster, &entry.pod, search, answers) {
             Ok(attempt) => attempt,
             Err(AttemptError::NoNodes) => return Err(Failure::NoNodes),
             Err(error) => return Err(Failure::Error(error.to_string())),

@@ -2,6 +2,7 @@
 
 use harbormaster_api::{Node, Object, ObjectKey, Pod, Str};
 use harbormaster_framework::{
+    extender::Answer,
     outcome::Reject,
     resource::{CustomKey, RawObject},
 };
@@ -43,6 +44,13 @@ pub enum Input {
         task: EvictTask,
         /// Outcome of the eviction.
         outcome: EvictOutcome,
+    },
+    /// Extenders have answered a question that [`crate::Effect::Ask`] contained.
+    Answered {
+        /// Number of the question.
+        number: u64,
+        /// The answer.
+        answer: Answer,
     },
 }
 

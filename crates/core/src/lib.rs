@@ -12,7 +12,7 @@
 //!    configurations.
 //! 3. The parts, each with private state: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (finds nodes),
 //!    `groups` (groups and the numbers of their members), `bindings` (pods that wait on Permit or are being bound),
-//!    `evictions`, `reporter` (writes conditions and events).
+//!    `inquiries` (pods about which extenders are being asked), `evictions`, `reporter` (writes conditions and events).
 //! 4. Stateless parts: `permit` and `post_filter` call plugins; `failure` contains the reasons for returning a pod to
 //!    the queue.
 //! 5. [`recording`]: recording and replay of calls to the engine; [`dump`]: the engine's complete state; [`pod_state`]: that of
@@ -20,7 +20,7 @@
 //!
 //! Invariants:
 //! - no pod is lost: every pod that has a profile but no node, and is neither finished nor being deleted, is in the
-//!   queue, being scheduled, waiting on Permit or being bound;
+//!   queue, being scheduled, waiting for extenders or on Permit, or being bound;
 //! - a pod occupies its chosen node from the decision until the binding fails, the pod finishes, or the pod is deleted
 //!   (if it is not bound yet, until its deletion begins);
 //! - the engine never visits all pods in order to handle one pod.
@@ -39,6 +39,7 @@ mod finder;
 mod groups;
 pub mod heap;
 pub mod input;
+mod inquiries;
 pub mod meter;
 pub mod nominator;
 pub mod note;
@@ -54,7 +55,7 @@ pub mod shadow;
 
 pub use dump::{Dump, DumpedGroup, DumpedNode};
 pub use effect::{
-    BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, GroupCall, PodEvent, StatusPatch,
+    AskTask, BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, GroupCall, PodEvent, StatusPatch,
 };
 pub use engine::{Engine, EngineConfig};
 pub use input::{BindOutcome, EvictOutcome, Input};

@@ -105,8 +105,11 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// remain usable.
     fn profile(&self, at: usize, name: &str) -> Arc<dyn ProfileMeter>;
 
-    /// Starts a scheduling cycle. Cycles do not overlap.
+    /// Starts a scheduling cycle. Cycles overlap only while they are interrupted.
     fn cycle_begins(&self) -> Stamp;
+
+    /// Goes on with a scheduling cycle that began at `begun` and was interrupted, because extenders had to be asked.
+    fn cycle_resumes(&self, begun: Stamp);
 
     /// Ends the scheduling cycle.
     fn cycle_ends(&self);

@@ -51,6 +51,8 @@ pub enum Outcome {
     Error(String),
     /// The pod is being deleted or already has a node.
     Skipped,
+    /// An extender must be asked first. The pod is tried again when it has answered; this attempt does not count.
+    Asking,
 }
 
 impl Outcome {
@@ -59,7 +61,7 @@ impl Outcome {
         match self {
             Self::NoNodes => Some(AttemptError::NoNodes.to_string()),
             Self::Unschedulable(message) | Self::Error(message) => Some(message.clone()),
-            Self::Assumed { .. } | Self::Skipped => None,
+            Self::Assumed { .. } | Self::Skipped | Self::Asking => None,
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct PodState {
     /// Group of pods to which the pod belongs (`namespace/name`).
     pub group: Option<String>,
     /// `active`, `backoff`, `unschedulable` (waits for an event), `gated`, `incomplete` (its group does not exist),
-    /// `permit` (has a node and waits on Permit) or `binding`.
+    /// `asking` (extenders are being asked about it), `permit` (has a node and waits on Permit) or `binding`.
     pub state: &'static str,
     /// Number of attempts.
     pub attempts: u32,
@@ -100,6 +100,9 @@ impl Engine {
     }
 
     fn queued_state(&self, uid: &Str) -> Option<PodState> {
+        if let Some(entry) = self.inquiries().get(uid) {
+            return Some(PodState { state: "asking", ..self.told(entry) });
+        }
         let queue = self.queue();
         let entry = queue.get(uid)?;
         let Some((entity, part)) = queue.place_of(uid) else {

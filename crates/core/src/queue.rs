@@ -36,6 +36,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use harbormaster_api::{Release, Str, Timestamp};
 use harbormaster_framework::{
     events::{Action, ClusterEvent, PodEvents},
+    extender::{ExtenderSet, Extenders},
     guard::PointError,
     objects::Objects,
     plugin::TurnCycle,
@@ -176,6 +177,9 @@ pub struct Queue {
     /// Moves that have not been taken yet; `None` unless moves are noted.
     moves: Option<Vec<Note>>,
     meter: Option<Arc<dyn Meter>>,
+    extenders: Extenders,
+    /// Extenders that are being asked about another pod. Elements that need them are not handed out.
+    occupied: ExtenderSet,
 }
 
 impl Queue {
@@ -201,6 +205,8 @@ impl Queue {
             handed_out: 0,
             moves: None,
             meter: None,
+            extenders: Extenders::default(),
+            occupied: ExtenderSet::default(),
         }
     }
 
@@ -209,13 +215,19 @@ impl Queue {
         self.moves = wanted.then(|| self.take_moves());
     }
 
-    /// Registers extenders, if there are any, for the default events, so that each of these events wakes the pods that
-    /// the extenders reject.
-    pub(crate) fn with_extenders(mut self, any: bool) -> Self {
-        if any {
+    /// Adds extenders. They are registered for the default events, so that each of these events wakes the pods that they
+    /// reject.
+    pub(crate) fn with_extenders(mut self, extenders: Extenders) -> Self {
+        if !extenders.is_empty() {
             self.wakers.add_extenders(self.profiles.len());
         }
+        self.extenders = extenders;
         self
+    }
+
+    /// Sets the extenders that are being asked about a pod.
+    pub(crate) fn set_occupied(&mut self, extenders: ExtenderSet) {
+        self.occupied = extenders;
     }
 
     /// Makes groups be retried whenever their backoff ends, as in kube-scheduler.
@@ -280,12 +292,12 @@ impl Queue {
 
     /// Returns true if [`Self::pop`] would hand out a pod.
     pub fn has_work(&self) -> bool {
-        self.parts.has_active() || self.parts.has_early()
+        self.has_due_work() || self.parts.has_early()
     }
 
     /// Returns true if [`Self::pop`] would hand out a pod that is not in backoff.
     pub fn has_due_work(&self) -> bool {
-        self.parts.has_active()
+        self.parts.has_active(self.occupied)
     }
 
     /// Returns the element that contains a pod.
@@ -423,7 +435,7 @@ impl Queue {
 
     /// Hands out the next pod or group to be scheduled.
     pub fn pop(&mut self, cx: TurnCycle<'_>) -> Option<Entity> {
-        let mut entity = self.parts.pop_active(cx).or_else(|| self.pop_early())?;
+        let mut entity = self.next(cx)?;
         self.handed_out += 1;
         self.count_rejectors(&entity, false);
         entity.handed_out();
@@ -436,6 +448,26 @@ impl Queue {
             self.in_flight.begin(entry.uid().clone());
         }
         Some(entity)
+    }
+
+    /// Takes the next element. Elements before it that need occupied extenders are set aside.
+    fn next(&mut self, cx: TurnCycle<'_>) -> Option<Entity> {
+        self.parts.unpark(self.occupied, cx);
+        loop {
+            let entity = self.parts.pop_active(cx).or_else(|| self.pop_early())?;
+            let needed = self.extenders_for(&entity);
+            if !needed.intersects(self.occupied) {
+                return Some(entity);
+            }
+            self.parts.park(entity, needed);
+        }
+    }
+
+    /// Returns the extenders that an element needs; none while no extender is occupied.
+    fn extenders_for(&self, entity: &Entity) -> ExtenderSet {
+        let about = |entry: &QueuedPod| self.extenders.asked_about(&entry.pod);
+        let pods = if self.occupied.is_empty() { &[] } else { entity.pods() };
+        pods.iter().map(about).fold(ExtenderSet::default(), ExtenderSet::union)
     }
 
     fn pop_early(&mut self) -> Option<Entity> {
@@ -459,6 +491,17 @@ impl Queue {
     /// Marks a pod in flight as done: it will not return to the queue.
     pub fn done(&mut self, uid: &Str) {
         self.in_flight.end(uid);
+    }
+
+    /// Returns a pod to the queue whose attempt has been given up, as if it had not begun.
+    pub(crate) fn take_back(&mut self, mut entry: QueuedPod, at: Moment<'_>) {
+        self.in_flight.end(entry.uid());
+        if self.get(entry.uid()).is_some() {
+            return;
+        }
+        entry.standing.attempts = entry.standing.attempts.saturating_sub(1);
+        let origin = Origin { from: QueueState::InFlight, cause: Cause::ConfigChanged };
+        self.enter_active(Entity::Pod(entry), origin, at);
     }
 
     /// Returns a pod to the queue after a failed attempt or binding. If `rejectors` and `pending` are both empty, the

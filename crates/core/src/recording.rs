@@ -9,8 +9,8 @@
 //! moment, so the replay knows no earlier attempts and no bindings in progress. Such a replay, and one with another
 //! configuration, is not exact: it only [compares](Comparison) the decisions.
 //!
-//! Requests to extenders and their answers are recorded on the line before the attempt that made them, so a replay
-//! contacts no extender.
+//! Requests to extenders for which an attempt waited are recorded with their answers on the line before the attempt;
+//! other answers of extenders are inputs. So a replay contacts no extender.
 //!
 //! The first line contains the settings of the engine that are data, and the host's description of the rest
 //! ([`EngineConfig::origin`]), from which the host of a replay builds the same plugins. Objects are recorded in a
@@ -21,6 +21,7 @@ mod comparison;
 mod encoder;
 mod extenders;
 mod line;
+mod questions;
 mod replayer;
 mod results;
 

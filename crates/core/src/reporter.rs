@@ -10,8 +10,8 @@ use harbormaster_framework::{
 
 use crate::{
     effect::{
-        BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, GroupCall, PodEvent, StatusPatch,
-        cut_note,
+        AskTask, BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, GroupCall, PodEvent,
+        StatusPatch, cut_note,
     },
     evictions::Preemption,
     nominator::NewNomination,
@@ -53,6 +53,11 @@ impl Reporter {
 
     pub(crate) fn evict(&mut self, task: EvictTask) {
         self.effects.push(Effect::Evict(task));
+    }
+
+    /// Puts a question to extenders.
+    pub(crate) fn ask(&mut self, task: AskTask) {
+        self.effects.push(Effect::Ask(task));
     }
 
     /// Calls off the binding of a pod.

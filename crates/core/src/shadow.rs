@@ -92,7 +92,7 @@ impl Shadow {
                 self.groups_changed(changes);
             }
             // These are about effects, and there are none.
-            Input::BindFinished { .. } | Input::EvictFinished { .. } => {}
+            Input::BindFinished { .. } | Input::EvictFinished { .. } | Input::Answered { .. } => {}
         }
     }
 

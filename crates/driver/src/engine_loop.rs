@@ -293,9 +293,13 @@ impl EngineLoop {
 
     fn note(&self, pod: &PodInfo, outcome: &Outcome) {
         let pod = pod.full_name();
+        if *outcome == Outcome::Asking {
+            tracing::trace!(v = 5, pod, "Asking extenders about pod");
+            return;
+        }
         tracing::trace!(v = 3, pod, "Attempting to schedule pod");
         match outcome {
-            Outcome::Assumed { .. } => {}
+            Outcome::Assumed { .. } | Outcome::Asking => {}
             Outcome::NoNodes => tracing::debug!(
                 v = 2,
                 pod,

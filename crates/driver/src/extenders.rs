@@ -1,8 +1,8 @@
 //! HTTP extenders.
 //!
-//! The engine's thread calls extenders during an attempt and waits for the replies, as kube-scheduler does: no other
-//! pod is scheduled in the meantime, but bindings continue, and inputs from watches queue up. Requests run in a
-//! separate runtime, so that time limits hold however busy this process is.
+//! The engine asks extenders to filter and score nodes with an effect, and the answer is an input: other pods are
+//! scheduled in the meantime. In parity, for groups and for preemption, the engine's thread waits for the answer. Requests
+//! run in a separate runtime, so that time limits hold however busy this process is.
 //!
 //! Reading order: this file (all extenders), `connection` (one request), `wire` (requests and replies), [`raw`]
 //! (the objects in requests, in the API server's JSON form), `current` (replacing the extenders).
@@ -27,9 +27,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use harbormaster_api::Str;
+use harbormaster_core::EngineConfig;
 use harbormaster_framework::{
-    extender::{Extender, ExtenderClient, Filtered, NodeVictims, Remark},
+    extender::{Answer, Extender, ExtenderClient, Filtered, NodeVictims, OnAnswer, Question, Remark},
     pod::PodInfo,
 };
 use thiserror::Error;
@@ -44,6 +46,7 @@ use crate::{health::Health, leader::Leadership};
 
 /// Default of `httpTimeout`, as in kube-scheduler.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+const NOT_FOUND: &str = "no such extender";
 /// Time that the engine waits beyond the limit of a call, in case the runtime does not enforce the limit.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -83,7 +86,7 @@ pub struct ExtenderSetupError {
 
 /// All extenders of a configuration, in the engine's order.
 pub struct HttpExtenders {
-    all: Vec<HttpExtender>,
+    all: Arc<[HttpExtender]>,
     raw: RawObjects,
     health: Health,
     /// Present until this value is dropped.
@@ -137,7 +140,14 @@ impl HttpExtenders {
             .enable_all()
             .build()
             .map_err(|error| failed(first, error.to_string()))?;
+        let all = all.into();
         Ok(Some(Arc::new(Self { all, raw, health, runtime: Some(runtime) })))
+    }
+
+    /// Gives the engine these extenders. It asks them while it decides about other pods.
+    pub(crate) fn serve(self: &Arc<Self>, engine: &mut EngineConfig) {
+        engine.extenders = engine.extenders.with_client(self.clone());
+        engine.concurrent_extenders = true;
     }
 
     /// Returns the objects that requests contain. Every input of the engine must also be applied to these objects.
@@ -210,13 +220,51 @@ impl HttpExtenders {
     }
 
     fn question(&self, one: &HttpExtender, pod: &PodInfo, nodes: &[Str]) -> Bytes {
-        self.raw.read(|objects| wire::question(objects, pod, nodes, one.form()))
+        one.question(&self.raw, pod, nodes)
+    }
+}
+
+/// Asks extenders without blocking a thread.
+async fn answer(all: &[HttpExtender], raw: &RawObjects, pod: &PodInfo, question: &Question) -> Answer {
+    match question {
+        Question::Filter { extender, nodes } => Answer::Filter(match all.get(*extender) {
+            Some(one) => one.filter(raw, pod, nodes).await,
+            None => Err(NOT_FOUND.to_owned()),
+        }),
+        Question::Prioritize { extenders, nodes } => {
+            let scores = extenders.iter().map(async |at| match all.get(*at) {
+                Some(one) => one.prioritize(raw, pod, nodes).await,
+                None => Err(NOT_FOUND.to_owned()),
+            });
+            Answer::Prioritize(join_all(scores).await)
+        }
     }
 }
 
 impl HttpExtender {
     fn form(&self) -> Form {
         if self.config.node_cache_capable { Form::Names } else { Form::Objects }
+    }
+
+    fn question(&self, raw: &RawObjects, pod: &PodInfo, nodes: &[Str]) -> Bytes {
+        raw.read(|objects| wire::question(objects, pod, nodes, self.form()))
+    }
+
+    async fn filter(&self, raw: &RawObjects, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
+        let verb = &self.config.filter_verb;
+        let reply = self.call(verb, self.question(raw, pod, nodes)).await?;
+        self.read(verb, wire::filtered(&reply, self.form()))
+    }
+
+    async fn prioritize(
+        &self,
+        raw: &RawObjects,
+        pod: &PodInfo,
+        nodes: &[Str],
+    ) -> Result<Vec<(Str, i64)>, String> {
+        let verb = &self.config.prioritize_verb;
+        let reply = self.call(verb, self.question(raw, pod, nodes)).await?;
+        self.read(verb, wire::scores(&reply))
     }
 
     fn call(&self, verb: &str, body: Bytes) -> impl Future<Output = Result<Bytes, String>> + Send + use<> {
@@ -246,7 +294,7 @@ impl HttpExtender {
 
 impl ExtenderClient for HttpExtenders {
     fn filter(&self, extender: usize, pod: &PodInfo, nodes: &[Str]) -> Result<Filtered, String> {
-        let one = self.all.get(extender).ok_or("no such extender")?;
+        let one = self.all.get(extender).ok_or(NOT_FOUND)?;
         let verb = &one.config.filter_verb;
         let reply = self.wait_for_one(one, verb, self.question(one, pod, nodes))?;
         one.read(verb, wire::filtered(&reply, one.form()))
@@ -277,11 +325,25 @@ impl ExtenderClient for HttpExtenders {
         pod: &PodInfo,
         plans: &[NodeVictims],
     ) -> Result<Vec<NodeVictims>, String> {
-        let one = self.all.get(extender).ok_or("no such extender")?;
+        let one = self.all.get(extender).ok_or(NOT_FOUND)?;
         let verb = &one.config.preempt_verb;
         let body = self.raw.read(|objects| wire::evictions(objects, pod, plans, one.form()));
         let reply = self.wait_for_one(one, verb, body)?;
         one.read(verb, wire::agreed(&reply))
+    }
+
+    fn begin(&self, pod: &Arc<PodInfo>, question: Question, done: OnAnswer) {
+        let Some(runtime) = &self.runtime else {
+            return done(question.failed(|_| "stopping".to_owned()));
+        };
+        let (all, raw, pod) = (self.all.clone(), self.raw.clone(), pod.clone());
+        let asked = question.clone();
+        let answer = runtime.spawn(async move { answer(&all, &raw, &pod, &asked).await });
+        // Without an answer, the engine would wait forever, so there is one even after a panic.
+        runtime.spawn(async move {
+            let answer = answer.await;
+            done(answer.unwrap_or_else(|error| question.failed(|_| error.to_string())));
+        });
     }
 
     fn remark(&self, extender: usize, pod: &PodInfo, remark: Remark<'_>) {

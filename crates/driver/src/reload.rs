@@ -87,7 +87,7 @@ impl Reload {
             let running = running.as_ref().ok_or(ReloadError::NotRunning)?;
             let others = running.extenders.of(extenders)?;
             if let Some(others) = &others {
-                engine.extenders = engine.extenders.with_client(others.clone());
+                others.serve(&mut engine);
             }
             let (answer, taken) = oneshot::channel();
             let sent = running.engine.send(EngineMessage::TakeOver(Box::new(engine), answer));

@@ -10,7 +10,7 @@ use std::{
 
 use harbormaster_api::Str;
 use harbormaster_client::{ApiClient, ClientError};
-use harbormaster_core::{Effect, EngineConfig, PodEvent};
+use harbormaster_core::{AskTask, Effect, EngineConfig, Input, PodEvent};
 use harbormaster_framework::{fetch::Web, plugin::BoxFuture};
 use thiserror::Error;
 use tokio::{
@@ -225,7 +225,7 @@ impl Driver {
             .traced_by(&self.traces)
             .with_extenders(&extenders, &self.leadership);
         if let Some(extenders) = &self.extenders {
-            engine.extenders = engine.extenders.with_client(extenders.clone());
+            extenders.serve(&mut engine);
         }
         let (events, event_writer) =
             EventRecorder::new(clients.events.clone(), self.hostname.as_str().into(), binder.activity());
@@ -236,6 +236,7 @@ impl Driver {
             status: StatusWriter::new(clients.main.clone(), tasks, to_engine.clone()),
             events,
             emitted,
+            to_engine: to_engine.clone(),
             clock: Clock::default(),
         };
         let reporter = engine.profiles.first().map(|profile| profile.name().clone()).unwrap_or_default();
@@ -430,6 +431,7 @@ struct Outbox {
     events: EventRecorder,
     /// Events that plugins emit during bindings.
     emitted: channel::UnboundedReceiver<PodEvent>,
+    to_engine: ToEngine,
     clock: Clock,
 }
 
@@ -465,6 +467,15 @@ impl Outbox {
                     }
                 }
                 Effect::PatchStatus(patch) => self.status.patch(patch),
+                Effect::Ask(AskTask { number, pod, question, client }) => {
+                    let to_engine = self.to_engine.clone();
+                    let answered = move |answer| {
+                        // The engine may have ended.
+                        let _ =
+                            to_engine.send(EngineMessage::Inputs(vec![Input::Answered { number, answer }]));
+                    };
+                    client.begin(&pod, question, Box::new(answered));
+                }
                 Effect::Event(event) => self.events.record(event, self.clock.now()),
             }
         }

@@ -27,7 +27,7 @@ use crate::{
     cluster::Cluster,
     cycle::{Cycle, Reservation},
     diagnosis::Diagnosis,
-    extender::{EXTENDER_IDX, ExtenderError, Extenders, FilteredRows},
+    extender::{Answers, EXTENDER_IDX, ExtenderError, Extenders, FilterStage, FilteredRows, Unanswered},
     guard::{Call, PointError, Stopped},
     meter::{Stage, StageTimer, Staged, Status},
     nodeset::{NodeIdx, NodeSet},
@@ -108,6 +108,9 @@ pub enum AttemptError {
     /// An extender that is not ignorable failed.
     #[error(transparent)]
     Extender(#[from] ExtenderError),
+    /// An extender must be asked first: [`Answers::open`] is the question. The attempt has had no effect.
+    #[error("an extender has not answered yet")]
+    Unanswered,
     /// A plugin's score is outside 0..=100.
     #[error(
         "applying score defaultWeights on Score plugins: plugin {plugin:?} returns an invalid score {score}, \
@@ -119,6 +122,15 @@ pub enum AttemptError {
         /// The invalid score.
         score: i64,
     },
+}
+
+impl From<Unanswered> for AttemptError {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Open => Self::Unanswered,
+            Unanswered::Failed(error) => error.into(),
+        }
+    }
 }
 
 /// A finished attempt: its decision and the states of its plugins.
@@ -338,7 +350,7 @@ impl Runner {
         self.cache.forget_unused();
     }
 
-    /// Makes one attempt to find a node for `pod`.
+    /// Makes one attempt to find a node for `pod`, and waits for the answers of extenders.
     ///
     /// # Errors
     /// When the cluster has no nodes, a plugin fails, an extender that is not ignorable fails, or a score is invalid.
@@ -346,7 +358,44 @@ impl Runner {
         &mut self,
         cluster: &mut Cluster,
         pod: &Arc<PodInfo>,
+        search: Search<'_>,
+    ) -> Result<Attempt, AttemptError> {
+        self.find_with(cluster, pod, search, &mut Answers::waiting())
+    }
+
+    /// Like [`Self::find`], but takes the answers of extenders from `answers`.
+    ///
+    /// # Errors
+    /// Also when the attempt ends at an open question. It is then as if it had not been made.
+    pub fn find_with(
+        &mut self,
+        cluster: &mut Cluster,
+        pod: &Arc<PodInfo>,
+        search: Search<'_>,
+        answers: &mut Answers,
+    ) -> Result<Attempt, AttemptError> {
+        if answers.wait() {
+            return self.search(cluster, pod, search, answers);
+        }
+        let before = *search.rotation;
+        let Search { window, tie, rotation, nominated, preferred, within } = search;
+        self.timer.hold_reports();
+        let search = Search { window, tie, rotation: &mut *rotation, nominated, preferred, within };
+        let found = self.search(cluster, pod, search, answers);
+        let is_open = matches!(found, Err(AttemptError::Unanswered));
+        self.timer.release_reports(!is_open);
+        if is_open {
+            *rotation = before;
+        }
+        found
+    }
+
+    fn search(
+        &mut self,
+        cluster: &mut Cluster,
+        pod: &Arc<PodInfo>,
         mut search: Search<'_>,
+        answers: &mut Answers,
     ) -> Result<Attempt, AttemptError> {
         let within = search.within;
         if within.map_or(cluster.node_count(), NodeSet::len) == 0 {
@@ -362,13 +411,14 @@ impl Runner {
         let preferred = search.preferred.iter().find_map(|name| cluster.find(name));
         let preferred = preferred.filter(|row| within.is_none_or(|within| within.contains(*row)));
         let fits_preferred = self.reported(Stage::Filter, status_of, |runner| {
-            runner.filter_from(cluster, &mut draft, &mut search, preferred)
+            runner.filter_from(cluster, &mut draft, &mut search, preferred, answers)
         });
         if let Some(row) = fits_preferred? {
             return Ok(draft.finish_at(row, vec![row], 1, None));
         }
         let slate = draft.slate;
-        let chosen = self.staged(Stage::PreScore, |runner| runner.choose(cluster, draft, search, preferred));
+        let chosen =
+            self.staged(Stage::PreScore, |runner| runner.choose(cluster, draft, search, preferred, answers));
         self.report_scoring(slate, &chosen);
         chosen
     }
@@ -380,10 +430,11 @@ impl Runner {
         draft: &mut Draft,
         search: &mut Search<'_>,
         preferred: Option<NodeIdx>,
+        answers: &mut Answers,
     ) -> Result<Option<NodeIdx>, AttemptError> {
         if let Some(row) = preferred
             && self.fits(cluster, draft, search.nominated, row)?
-            && self.extenders_accept(cluster, draft, row)
+            && self.extenders_accept(cluster, draft, row, answers)?
         {
             return Ok(Some(row));
         }
@@ -444,7 +495,7 @@ impl Runner {
             Ok(Attempt { decision: Decision::Node { feasible: 2.., .. }, .. }) => {
                 (Status::Success, Some(Status::Success))
             }
-            Ok(_) | Err(AttemptError::Extender(_)) => return,
+            Ok(_) | Err(AttemptError::Extender(_) | AttemptError::Unanswered) => return,
             Err(AttemptError::Plugin(PointError { call: Call::Point(ExtensionPoint::PreScore), .. })) => {
                 (Status::Error, None)
             }
@@ -469,6 +520,7 @@ impl Runner {
         mut draft: Draft,
         search: Search<'_>,
         tried: Option<NodeIdx>,
+        answers: &mut Answers,
     ) -> Result<Attempt, AttemptError> {
         let considered = draft.considered();
         let wanted = self.wanted(considered, &search);
@@ -483,7 +535,7 @@ impl Runner {
         // returns as objects.
         let mut stripped = false;
         if asks_extenders {
-            let passed = self.ask_filters(cluster, &mut draft, walk.feasible)?;
+            let passed = self.ask_filters(cluster, &mut draft, walk.feasible, answers)?;
             stripped = passed.as_objects && search.tie == Tie::FirstOnHeap;
             walk.feasible = passed.rows;
         }
@@ -496,7 +548,7 @@ impl Runner {
                     false => self.score(cluster, &draft, many)?,
                 };
                 if asks_extenders {
-                    self.ask_for_scores(cluster, &draft, many, &mut totals);
+                    self.ask_for_scores(cluster, &draft, many, &mut totals, answers)?;
                 }
                 self.staged(Stage::Score, |_| match search.tie {
                     Tie::FirstOnHeap => ranked(cluster, many, totals),
@@ -535,10 +587,12 @@ impl Runner {
         cluster: &Cluster,
         draft: &mut Draft,
         rows: Vec<NodeIdx>,
+        answers: &mut Answers,
     ) -> Result<FilteredRows, AttemptError> {
         // Time spent in extenders does not count as time spent in plugins.
-        let mut passed =
-            self.unstaged(|runner| runner.extenders.filter(&draft.pod, cluster.nodes(), rows))?;
+        let mut passed = self.unstaged(|runner| {
+            runner.extenders.filter(&draft.pod, cluster.nodes(), rows, FilterStage::All, answers)
+        })?;
         for (row, reject) in passed.rejected.drain(..) {
             draft.fits.remove(row);
             draft.overlay.set(row, EXTENDER_IDX, reject);
@@ -547,19 +601,42 @@ impl Runner {
         Ok(passed)
     }
 
-    fn ask_for_scores(&mut self, cluster: &Cluster, draft: &Draft, rows: &[NodeIdx], totals: &mut [i64]) {
-        self.unstaged(|runner| runner.extenders.add_scores(&draft.pod, cluster.nodes(), rows, totals));
+    fn ask_for_scores(
+        &mut self,
+        cluster: &Cluster,
+        draft: &Draft,
+        rows: &[NodeIdx],
+        totals: &mut [i64],
+        answers: &mut Answers,
+    ) -> Result<(), AttemptError> {
+        let asked = self.unstaged(|runner| {
+            runner.extenders.add_scores(&draft.pod, cluster.nodes(), rows, totals, answers)
+        });
+        Ok(asked?)
     }
 
     /// Returns true if the extenders accept `row`. An extender failure is treated as a rejection here: the
     /// extenders are then called again with all feasible rows, possibly including this one, and an error from that
     /// call is reported.
-    fn extenders_accept(&mut self, cluster: &Cluster, draft: &Draft, row: NodeIdx) -> bool {
+    fn extenders_accept(
+        &mut self,
+        cluster: &Cluster,
+        draft: &Draft,
+        row: NodeIdx,
+        answers: &mut Answers,
+    ) -> Result<bool, AttemptError> {
         if !self.extenders.choose_for(&draft.pod) {
-            return true;
+            return Ok(true);
         }
-        let passed = self.unstaged(|runner| runner.extenders.filter(&draft.pod, cluster.nodes(), vec![row]));
-        passed.is_ok_and(|passed| !passed.rows.is_empty())
+        let passed = self.unstaged(|runner| {
+            let stage = FilterStage::Preferred;
+            runner.extenders.filter(&draft.pod, cluster.nodes(), vec![row], stage, answers)
+        });
+        match passed {
+            Ok(passed) => Ok(!passed.rows.is_empty()),
+            Err(Unanswered::Failed(_)) => Ok(false),
+            Err(Unanswered::Open) => Err(AttemptError::Unanswered),
+        }
     }
 
     /// Makes an attempt that considers one node only. Returns `None` if the pod does not fit it.

@@ -2,10 +2,13 @@
 //!
 //! An [`Extender`] is the engine's description of one webhook. Requests go through the host's [`ExtenderClient`]; this
 //! module does no I/O. [`Extenders`] contains the rules: the order in which extenders are called, the answers that are
-//! allowed, and the handling of errors.
+//! allowed, and the handling of errors. [`Answers`] are what an attempt knows already.
 //!
 //! Invariants: an answer adds no nodes to those in the request, and its victims are less important than the pod; an
 //! ignorable extender never makes an attempt fail.
+
+mod answers;
+mod preempt;
 
 use std::{fmt, sync::Arc};
 
@@ -17,6 +20,9 @@ use thiserror::Error;
 use crate::{
     nodeset::NodeIdx, outcome::Fix, outcome::Reject, pod::PodInfo, sweep::PluginIdx, table::NodeTable,
 };
+pub use answers::{Answer, Answers, ExtenderSet, Question};
+use answers::{Asked, Known, Verdict};
+pub(crate) use answers::{FilterStage, Unanswered};
 
 /// Plugin name in rejections by extenders. Events of every kind wake a pod that an extender rejected.
 pub const EXTENDER: &str = "Extender";
@@ -113,7 +119,10 @@ pub enum Remark<'a> {
     NoVictims(&'a str),
 }
 
-/// Sends requests to extenders, which are identified by their positions in [`Extenders::all`]. The attempt waits for
+/// Receiver of the answer to a [`Question`].
+pub type OnAnswer = Box<dyn FnOnce(Answer) + Send>;
+
+/// Sends requests to extenders, which are identified by their positions in [`Extenders::all`]. An attempt may wait for
 /// the answer, so implementations must answer in bounded time and return an error rather than panic.
 pub trait ExtenderClient: fmt::Debug + Send + Sync {
     /// Returns the nodes that fit.
@@ -140,6 +149,12 @@ pub trait ExtenderClient: fmt::Debug + Send + Sync {
         pod: &PodInfo,
         plans: &[NodeVictims],
     ) -> Result<Vec<NodeVictims>, String>;
+
+    /// Sends a question and passes the answer to `done`. Implementations may return before the answer arrives; this one
+    /// waits.
+    fn begin(&self, pod: &Arc<PodInfo>, question: Question, done: OnAnswer) {
+        done(question.put(self, pod));
+    }
 
     /// Reports an unusual answer.
     fn remark(&self, extender: usize, pod: &PodInfo, remark: Remark<'_>) {
@@ -168,6 +183,23 @@ pub(crate) struct FilteredRows {
     pub(crate) rejected: Vec<(NodeIdx, Reject)>,
     /// True if an extender returned nodes as objects. kube-scheduler scores the returned objects, which have no pods.
     pub(crate) as_objects: bool,
+}
+
+impl FilteredRows {
+    /// Moves the rows that an extender rejects.
+    fn apply(&mut self, nodes: &NodeTable, verdicts: &Known<Verdict>) {
+        for row in std::mem::take(&mut self.rows) {
+            match verdicts.of(nodes.node(row).name()) {
+                Some(Err(reject)) => self.rejected.push((row, reject.clone())),
+                _ => self.rows.push(row),
+            }
+        }
+    }
+}
+
+/// Names of rows.
+fn names(nodes: &NodeTable, rows: &[NodeIdx]) -> Vec<Str> {
+    rows.iter().map(|row| nodes.node(*row).name().clone()).collect()
 }
 
 impl Extenders {
@@ -220,228 +252,178 @@ impl Extenders {
         }
     }
 
-    fn ask<T>(
-        &self,
-        extender: &Extender,
-        ask: impl FnOnce(&dyn ExtenderClient) -> Result<T, String>,
-    ) -> Result<T, String> {
-        match &self.client {
-            Some(client) => ask(&**client),
-            None => Err(format!("no client for extender {:?}", extender.name.as_str())),
-        }
-    }
-
     /// Returns the rows that all filtering extenders accept. Each extender receives only the rows that the extenders
-    /// before it accepted.
+    /// before it accepted. `stage` is that of the answers.
     pub(crate) fn filter(
         &self,
         pod: &PodInfo,
         nodes: &NodeTable,
         rows: Vec<NodeIdx>,
-    ) -> Result<FilteredRows, ExtenderError> {
+        stage: FilterStage,
+        answers: &mut Answers,
+    ) -> Result<FilteredRows, Unanswered> {
         let mut filtered = FilteredRows { rows, ..FilteredRows::default() };
         for (at, extender) in self.interested(pod).filter(|(_, extender)| extender.filters) {
             if filtered.rows.is_empty() {
                 break;
             }
-            let names: Vec<Str> = filtered.rows.iter().map(|row| nodes.node(*row).name().clone()).collect();
-            let answer = self.ask(extender, |client| client.filter(at, pod, &names));
-            let answer = answer.and_then(|answer| {
-                check_nodes(extender, &names, &answer)?;
-                Ok(answer)
-            });
-            match answer {
-                Ok(answer) => {
+            let lacking = answers.lacking_filter(stage, at, nodes, &filtered.rows);
+            if !lacking.is_empty() {
+                let question = Question::Filter { extender: at, nodes: names(nodes, &lacking) };
+                self.ask(Asked::new(question, stage, nodes, &lacking), pod, answers)?;
+            }
+            match answers.filtered(stage, at) {
+                Err(_) if extender.ignorable => {}
+                Err(why) => return Err(Unanswered::Failed(ExtenderError(why))),
+                Ok(verdicts) => {
                     filtered.as_objects |= extender.sees_objects;
-                    self.apply_filtered(at, pod, nodes, &mut filtered, &answer);
+                    filtered.apply(nodes, verdicts);
                 }
-                Err(why) => self.failed(at, pod, why)?,
             }
         }
         Ok(filtered)
     }
 
-    fn apply_filtered(
+    /// Adds the scores of extenders to those of plugins.
+    pub(crate) fn add_scores(
         &self,
-        at: usize,
         pod: &PodInfo,
         nodes: &NodeTable,
-        filtered: &mut FilteredRows,
-        answer: &Filtered,
-    ) {
-        let accepted: FxHashSet<&str> = answer.nodes.iter().map(Str::as_str).collect();
-        let rejections = |answer: &'_ [(Str, String)], fix: Fix| -> Vec<(Str, Reject)> {
-            let reject = |why: &String| Reject { fix, reasons: vec![why.clone().into()] };
-            answer.iter().map(|(node, why)| (node.clone(), reject(why))).collect()
-        };
-        let mut reasons: FxHashMap<Str, Reject> =
-            rejections(&answer.failed, Fix::EvictionMayHelp).into_iter().collect();
-        reasons.extend(rejections(&answer.unresolvable, Fix::NothingHelps));
-        let (rows, rejected): (Vec<_>, Vec<_>) =
-            filtered.rows.drain(..).partition(|row| accepted.contains(nodes.node(*row).name().as_str()));
-        for row in &rows {
-            reasons.remove(nodes.node(*row).name());
+        rows: &[NodeIdx],
+        totals: &mut [i64],
+        answers: &mut Answers,
+    ) -> Result<(), Unanswered> {
+        let scorers: Vec<usize> =
+            self.interested(pod).filter(|(_, extender)| extender.prioritizes).map(|(at, _)| at).collect();
+        if self.client.is_none() || scorers.is_empty() {
+            return Ok(());
         }
-        for row in rejected {
-            // A node that the answer does not mention is rejected without a reason, and eviction cannot help.
-            let silent = || Reject { fix: Fix::NothingHelps, reasons: Vec::new() };
-            filtered.rejected.push((row, reasons.remove(nodes.node(row).name()).unwrap_or_else(silent)));
+        let (asked, lacking) = answers.lacking_scores(&scorers, nodes, rows);
+        if !lacking.is_empty() {
+            let question = Question::Prioritize { extenders: asked, nodes: names(nodes, &lacking) };
+            self.ask(Asked::new(question, FilterStage::All, nodes, &lacking), pod, answers)?;
         }
-        filtered.rows = rows;
-        if let Some(node) = reasons.keys().min() {
-            self.remark(at, pod, Remark::UnknownNode(node));
+        for scores in scorers.iter().filter_map(|at| answers.scores(*at)) {
+            for (total, row) in totals.iter_mut().zip(rows) {
+                // Wraps on overflow, as in kube-scheduler: extreme scores may reverse the order.
+                let points = scores.of(nodes.node(*row).name()).copied().unwrap_or(0);
+                *total = total.wrapping_add(points);
+            }
         }
-    }
-
-    /// Returns an error for a failed extender, unless the extender is ignorable.
-    fn failed(&self, at: usize, pod: &PodInfo, why: String) -> Result<(), ExtenderError> {
-        if !self.all[at].ignorable {
-            return Err(ExtenderError(why));
-        }
-        self.remark(at, pod, Remark::Skipped(&why));
         Ok(())
     }
 
-    /// Adds the scores of extenders to those of plugins.
-    pub(crate) fn add_scores(&self, pod: &PodInfo, nodes: &NodeTable, rows: &[NodeIdx], totals: &mut [i64]) {
-        let Some(client) = &self.client else { return };
-        let scorers: Vec<usize> =
-            self.interested(pod).filter(|(_, extender)| extender.prioritizes).map(|(at, _)| at).collect();
-        if scorers.is_empty() {
-            return;
+    /// Asks now and waits for the answer, or leaves the question open.
+    fn ask(&self, asked: Asked, pod: &PodInfo, answers: &mut Answers) -> Result<(), Unanswered> {
+        if answers.leaves_open(&asked) {
+            answers.open = Some(asked);
+            return Err(Unanswered::Open);
         }
-        let names: Vec<Str> = rows.iter().map(|row| nodes.node(*row).name().clone()).collect();
-        let positions: FxHashMap<&str, usize> =
-            names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
-        for (at, answer) in scorers.iter().zip(client.prioritize(&scorers, pod, &names)) {
-            let factor = self.all[*at].weight.wrapping_mul(SCALE);
-            match answer {
-                Ok(scores) => {
-                    for (node, score) in &scores {
-                        match positions.get(node.as_str()) {
-                            Some(position) => {
-                                // Wraps on overflow, as in kube-scheduler: extreme scores may reverse the order.
-                                totals[*position] =
-                                    totals[*position].wrapping_add(score.wrapping_mul(factor));
-                            }
-                            None => self.remark(*at, pod, Remark::UnknownNode(node)),
-                        }
-                    }
-                    if let Some((_, score)) =
-                        scores.iter().find(|(_, score)| !(0..=MAX_SCORE).contains(score))
-                    {
-                        self.remark(*at, pod, Remark::OutOfRange(*score));
-                    }
+        let answer = match &self.client {
+            Some(client) => asked.question.put(&**client, pod),
+            None => asked.question.failed(|at| self.without_client(at)),
+        };
+        self.take(asked, pod, answer, answers);
+        Ok(())
+    }
+
+    /// Adds the answer to the open question, and reports what is unusual about it. Without an open question, the answer
+    /// is dropped.
+    pub fn answered(&self, pod: &PodInfo, answer: Answer, answers: &mut Answers) {
+        if let Some(asked) = answers.open.take() {
+            self.take(asked, pod, answer, answers);
+        }
+    }
+
+    fn take(&self, asked: Asked, pod: &PodInfo, answer: Answer, answers: &mut Answers) {
+        match (&asked.question, answer) {
+            (Question::Filter { extender: at, nodes }, Answer::Filter(answer)) => {
+                let verdicts = answer.and_then(|answer| self.verdicts(*at, pod, nodes, answer));
+                if let Err(why) = &verdicts
+                    && self.all[*at].ignorable
+                {
+                    self.remark(*at, pod, Remark::Skipped(why));
                 }
-                Err(why) => self.remark(*at, pod, Remark::NoScores(&why)),
+                answers.add_filtered(&asked, *at, verdicts);
+            }
+            (Question::Prioritize { extenders, nodes }, Answer::Prioritize(all)) => {
+                let missing = || Err("no answer".to_owned());
+                let all = all.into_iter().chain(std::iter::repeat_with(missing));
+                for (at, answer) in extenders.iter().zip(all) {
+                    let scores = answer.map(|answer| self.points(*at, pod, nodes, &answer));
+                    if let Err(why) = &scores {
+                        self.remark(*at, pod, Remark::NoScores(why));
+                    }
+                    answers.add_scores(&asked, *at, scores);
+                }
+            }
+            // The answer to another question.
+            (question, _) => {
+                let failed = question.failed(|at| format!("extender {at} sent another answer"));
+                self.take(asked.clone(), pod, failed, answers);
             }
         }
     }
 
-    /// Returns true if some extender takes part in preemption for `pod`.
-    pub fn preempt_for(&self, pod: &PodInfo) -> bool {
-        self.interested(pod).any(|(_, extender)| extender.preempts)
-    }
-
-    /// Returns the plans that are accepted by all extenders that take part in preemption. Each extender receives only
-    /// the plans that the extenders before it accepted.
-    ///
-    /// # Errors
-    /// When an extender that is not ignorable fails.
-    pub fn preempt(
-        &self,
-        pod: &PodInfo,
-        nodes: &NodeTable,
-        mut plans: Vec<EvictionPlan>,
-    ) -> Result<Vec<EvictionPlan>, ExtenderError> {
-        for (at, extender) in self.interested(pod).filter(|(_, extender)| extender.preempts) {
-            if plans.is_empty() {
-                break;
-            }
-            let request: Vec<NodeVictims> = plans.iter().map(|plan| plan.by_name(nodes)).collect();
-            let answer = self.ask(extender, |client| client.preempt(at, pod, &request));
-            let answer = answer.and_then(|answer| self.agreed(at, pod, nodes, &plans, &answer));
-            match answer {
-                Ok(agreed) => plans = agreed,
-                Err(why) => self.failed(at, pod, why)?,
-            }
-        }
-        Ok(plans)
-    }
-
-    /// Returns the accepted plans in the order of `plans`, with the victims that the extender names.
-    fn agreed(
+    /// Returns the verdict of an extender about each of the nodes that it was asked about.
+    fn verdicts(
         &self,
         at: usize,
         pod: &PodInfo,
-        nodes: &NodeTable,
-        plans: &[EvictionPlan],
-        answer: &[NodeVictims],
-    ) -> Result<Vec<EvictionPlan>, String> {
-        let extender = &self.all[at];
-        let mut by_node: FxHashMap<&str, &NodeVictims> =
-            answer.iter().map(|victims| (victims.node.as_str(), victims)).collect();
-        let mut agreed = Vec::new();
-        for plan in plans {
-            let node = nodes.node(plan.row);
-            let Some(answer) = by_node.remove(node.name().as_str()) else { continue };
-            let mut victims: Vec<Arc<PodInfo>> = Vec::new();
-            for uid in &answer.victims {
-                let planned = plan.victims.iter().find(|victim| victim.uid == *uid);
-                let victim = planned.or_else(|| node.pods().iter().find(|victim| victim.uid == *uid));
-                let victim = victim.ok_or_else(|| {
-                    format!(
-                        "extender: {} claims to preempt pod (UID: &{{{uid}}}) on node: {}, but the pod is not found on that \
-                         node",
-                        extender.name,
-                        node.name()
-                    )
-                })?;
-                if planned.is_none() && victim.priority() >= pod.priority() {
-                    return Err(format!(
-                        "extender: {} claims to preempt pod {} on node: {}, which is no less important",
-                        extender.name,
-                        victim.full_name(),
-                        node.name()
-                    ));
-                }
-                if !victims.iter().any(|known| known.uid == *uid) {
-                    victims.push(victim.clone());
-                }
+        asked: &[Str],
+        answer: Filtered,
+    ) -> Result<Vec<Verdict>, String> {
+        check_nodes(&self.all[at], asked, &answer)?;
+        let accepted: FxHashSet<&str> = answer.nodes.iter().map(Str::as_str).collect();
+        let reject = |why: String, fix| Reject { fix, reasons: vec![why.into()] };
+        let failed = answer.failed.into_iter().map(|(node, why)| (node, reject(why, Fix::EvictionMayHelp)));
+        let mut reasons: FxHashMap<Str, Reject> = failed.collect();
+        reasons.extend(
+            answer.unresolvable.into_iter().map(|(node, why)| (node, reject(why, Fix::NothingHelps))),
+        );
+        let verdict = |node: &Str| {
+            let reason = reasons.remove(node);
+            if accepted.contains(node.as_str()) {
+                return Ok(());
             }
-            if victims.is_empty() {
-                if !extender.ignorable {
-                    return Err(format!(
-                        "expected at least one victim pod on node {:?}",
-                        node.name().as_str()
-                    ));
-                }
-                self.remark(at, pod, Remark::NoVictims(node.name()));
-                continue;
-            }
-            let violations = usize::try_from(answer.violations).unwrap_or(0);
-            agreed.push(EvictionPlan { row: plan.row, victims, violations });
+            // A node that the answer does not mention is rejected without a reason, and eviction cannot help.
+            Err(reason.unwrap_or_else(|| Reject { fix: Fix::NothingHelps, reasons: Vec::new() }))
+        };
+        let verdicts = asked.iter().map(verdict).collect();
+        if let Some(node) = reasons.keys().min() {
+            self.remark(at, pod, Remark::UnknownNode(node));
         }
-        match by_node.keys().min() {
-            None => Ok(agreed),
-            Some(node) if nodes.find(node).is_none() => {
-                Err(format!("nodeinfo not found for node name {node:?}"))
-            }
-            Some(node) => Err(format!(
-                "extender: {} claims to preempt on node: {node}, which it was not asked about",
-                extender.name
-            )),
-        }
+        Ok(verdicts)
     }
-}
 
-impl EvictionPlan {
-    fn by_name(&self, nodes: &NodeTable) -> NodeVictims {
-        NodeVictims {
-            node: nodes.node(self.row).name().clone(),
-            victims: self.victims.iter().map(|victim| victim.uid.clone()).collect(),
-            violations: i64::try_from(self.violations).unwrap_or(i64::MAX),
+    /// Returns what an extender's scores add to the total of each of the nodes that it was asked about.
+    fn points(&self, at: usize, pod: &PodInfo, asked: &[Str], answer: &[(Str, i64)]) -> Vec<i64> {
+        let positions: FxHashMap<&str, usize> =
+            asked.iter().enumerate().map(|(position, name)| (name.as_str(), position)).collect();
+        let factor = self.all[at].weight.wrapping_mul(SCALE);
+        let mut points = vec![0i64; asked.len()];
+        for (node, score) in answer {
+            match positions.get(node.as_str()) {
+                Some(position) => {
+                    points[*position] = points[*position].wrapping_add(score.wrapping_mul(factor));
+                }
+                None => self.remark(at, pod, Remark::UnknownNode(node)),
+            }
         }
+        if let Some((_, score)) = answer.iter().find(|(_, score)| !(0..=MAX_SCORE).contains(score)) {
+            self.remark(at, pod, Remark::OutOfRange(*score));
+        }
+        points
+    }
+
+    /// Returns the extenders that are asked about `pod`, for whatever purpose.
+    pub fn asked_about(&self, pod: &PodInfo) -> ExtenderSet {
+        let takes_part = |extender: &Extender| extender.filters || extender.prioritizes || extender.preempts;
+        self.interested(pod).filter(|(_, extender)| takes_part(extender)).map(|(at, _)| at).collect()
+    }
+
+    fn without_client(&self, at: usize) -> String {
+        format!("no client for extender {:?}", self.all[at].name.as_str())
     }
 }
 

@@ -234,12 +234,14 @@ pub(crate) struct StageTimer {
     current: Option<Stage>,
     /// Point in time up to which all time has been counted.
     counted: Stamp,
+    /// Reports that are held back; `None` if reports are sent at once.
+    held: Option<Vec<(Stage, Status, Duration)>>,
 }
 
 impl StageTimer {
     pub(crate) fn new(meter: Option<Arc<dyn ProfileMeter>>) -> Self {
         let spent = [Duration::ZERO; Stage::ALL.len()];
-        Self { meter, spent, current: None, counted: Stamp::default() }
+        Self { meter, spent, current: None, counted: Stamp::default(), held: None }
     }
 
     /// Starts an attempt.
@@ -252,8 +254,24 @@ impl StageTimer {
 
     /// Reports the time spent in a stage.
     pub(crate) fn report(&mut self, stage: Stage, status: Status) {
-        if let Some(meter) = &self.meter {
-            meter.point(stage, status, std::mem::take(&mut self.spent[stage as usize]));
+        let Some(meter) = &self.meter else { return };
+        let spent = std::mem::take(&mut self.spent[stage as usize]);
+        match &mut self.held {
+            Some(held) => held.push((stage, status, spent)),
+            None => meter.point(stage, status, spent),
+        }
+    }
+
+    /// Holds reports back, because the attempt may end as if it had not been made.
+    pub(crate) fn hold_reports(&mut self) {
+        self.held = self.meter.as_ref().map(|_| Vec::new());
+    }
+
+    /// Sends the reports that were held back, or drops them.
+    pub(crate) fn release_reports(&mut self, are_sent: bool) {
+        let held = self.held.take().unwrap_or_default();
+        if let Some(meter) = self.meter.as_ref().filter(|_| are_sent) {
+            held.into_iter().for_each(|(stage, status, spent)| meter.point(stage, status, spent));
         }
     }
 

@@ -75,6 +75,8 @@ struct Row {
     images: Vec<RowImage>,
     /// True if the node's images may differ from `images`.
     images_are_stale: bool,
+    /// Number of the last change to the row.
+    version: u64,
 }
 
 /// All nodes and the pods on them.
@@ -90,6 +92,8 @@ pub struct NodeTable {
     order_is_stale: bool,
     images: ImageIndex,
     shape: u64,
+    /// Number of changes to rows.
+    changes: u64,
     log: RowLog,
     refreshed: LogPosition,
 }
@@ -403,6 +407,8 @@ impl NodeTable {
 
     fn touch(&mut self, row: NodeIdx) {
         self.log.push(row);
+        self.changes += 1;
+        self.rows[row.at()].version = self.changes;
     }
 }
 
@@ -449,6 +455,11 @@ impl<'a> NodeRef<'a> {
     /// The node's name.
     pub fn name(self) -> &'a Str {
         &self.entry().name
+    }
+
+    /// Version that increases whenever the node or its pods change. No other node ever has the same one.
+    pub fn version(self) -> u64 {
+        self.entry().version
     }
 
     /// The node object; `None` for a row with pods of an unknown node.

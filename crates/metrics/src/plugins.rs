@@ -63,10 +63,15 @@ impl Sampling {
     }
 
     pub(crate) fn cycle_begins(&self) -> Stamp {
-        self.is_sampled.store(self.cycles.fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY), Relaxed);
         let now = self.now();
-        self.last.begin(now);
+        self.cycle_resumes(now);
         now
+    }
+
+    /// Begins a cycle that counts from an earlier time.
+    pub(crate) fn cycle_resumes(&self, begun: Stamp) {
+        self.is_sampled.store(self.cycles.fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY), Relaxed);
+        self.last.begin(begun);
     }
 
     /// Observes the plugins' times if the current cycle is measured.

@@ -255,6 +255,10 @@ impl Meter for Recorder {
         self.sampling.cycle_begins()
     }
 
+    fn cycle_resumes(&self, begun: Stamp) {
+        self.sampling.cycle_resumes(begun);
+    }
+
     fn cycle_ends(&self) {
         self.sampling.cycle_ends();
     }

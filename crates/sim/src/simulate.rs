@@ -254,6 +254,8 @@ impl<'a> SimulatedCluster<'a> {
                 report.looked_at = None;
                 report.message = outcome.message().map(without_echo);
             }
+            // A simulation waits for extenders.
+            Outcome::Asking => return,
             Outcome::Skipped => {
                 report.message = Some(format!("skip schedule deleting pod: {}", pod.full_name()));
                 return;
@@ -283,7 +285,7 @@ impl<'a> SimulatedCluster<'a> {
                     Effect::Evict(task) => self.evict(task),
                     Effect::Call(task) => self.take_unused_devices(&task),
                     // Nothing is written, so there is nothing to call off.
-                    Effect::CallOff(_) | Effect::Event(_) | Effect::Group(_) => {}
+                    Effect::CallOff(_) | Effect::Event(_) | Effect::Group(_) | Effect::Ask(_) => {}
                 }
             }
         }

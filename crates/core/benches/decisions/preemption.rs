@@ -91,7 +91,8 @@ fn run(shape: &Shape) -> Duration {
                     | Effect::Event(_)
                     | Effect::CallOff(_)
                     | Effect::Call(_)
-                    | Effect::Group(_) => {}
+                    | Effect::Group(_)
+                    | Effect::Ask(_) => {}
                 }
             }
         }

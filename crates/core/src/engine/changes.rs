@@ -172,6 +172,10 @@ impl Engine {
             self.pod_left_its_node(&old, at);
         } else {
             self.queue.delete(&old, self.cache.at(at.now));
+            if self.inquiries.drop_pod(uid) {
+                self.queue.done(uid);
+                self.queue.set_occupied(self.inquiries.occupied());
+            }
             if self.queue.profile_of(&old.spec.scheduler_name).is_some() {
                 let deleted = ClusterEvent::new(self.pod_events.unbound, Action::DELETE);
                 self.report_handled(deleted, at);

@@ -1,10 +1,11 @@
 //! Applies a new configuration to an engine that has pods.
 //!
-//! Between two attempts, every pod to be scheduled is in the queue, waits on Permit or is being bound. A new
+//! Between two attempts, every pod to be scheduled is in the queue, waits for extenders or on Permit, or is being bound. A new
 //! configuration affects these pods as follows:
 //! - Bindings finish under the profile that started them, because each binding holds its profile.
 //! - Pods stop waiting on Permit, because the plugins that would release them may be gone. They return to the queue
 //!   as after a rejected binding, so the old profile's Unreserve plugins run.
+//! - Pods about which extenders are being asked return to the queue, because the extenders may be gone.
 //! - Pods in the queue are retried as soon as their backoff allows, because the plugins that rejected them may be gone
 //!   or may decide differently now.
 //! - Pods of removed profiles are dropped unless they are being bound. Pods that had no profile before are added.
@@ -29,15 +30,16 @@ impl Engine {
     /// all of them again afterwards; see [`Self::missing_resources`].
     pub fn reconfigure(&mut self, config: EngineConfig, now: Timestamp) {
         self.end_waits(now);
+        self.end_inquiries(now);
         self.report_plugin_failures();
         let config = EngineConfig { meter: self.meter.clone(), ..config }.metered();
         self.cache.prepare_for(&config.profiles);
         let before = self.queue.profile_names();
         let (search, batches) = (config.search(), config.batches());
-        let extended = !config.extenders.is_empty();
-        self.finder.reconfigure(&config.profiles, search, batches, config.extenders);
-        let at = self.cache.at(now);
-        let gone = self.queue.reconfigure(config.profiles, config.backoff, config.max_wait, extended, at);
+        self.waits_for_extenders = config.waits_for_extenders();
+        self.finder.reconfigure(&config.profiles, search, batches, config.extenders.clone());
+        let (extenders, at) = (config.extenders, self.cache.at(now));
+        let gone = self.queue.reconfigure(config.profiles, config.backoff, config.max_wait, extenders, at);
         gone.iter().for_each(|pod| self.drop_pod(pod));
         self.add_new_pods(&before, now);
         self.report_plugin_failures();
@@ -53,6 +55,16 @@ impl Engine {
         for uid in waiting {
             self.end_wait(&uid, Failure::BindRejected(Reject::evictable(CHANGED)), now);
         }
+    }
+
+    /// Returns the pods to the queue about which extenders are being asked. Their answers will be ignored.
+    fn end_inquiries(&mut self, now: Timestamp) {
+        for entry in self.inquiries.take_all() {
+            if let Ok(entry) = self.waiting(entry) {
+                self.queue.take_back(entry, self.cache.at(now));
+            }
+        }
+        self.queue.set_occupied(self.inquiries.occupied());
     }
 
     /// Drops a pod whose profile was removed.

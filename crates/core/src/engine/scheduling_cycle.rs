@@ -7,6 +7,7 @@ use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
     attempt::{Attempt, Decision, UnreserveOutcome, unreserve},
     cycle::{Cycle, Reservation},
+    extender::{Answer, Answers},
     guard::Stopped,
     nodeset::NodeIdx,
     plugin::TurnCycle,
@@ -17,6 +18,7 @@ use harbormaster_framework::{
 use super::Engine;
 use crate::{
     bindings::ChosenNode,
+    effect::AskTask,
     evictions::Victims,
     failure::Failure,
     meter::AttemptResult,
@@ -27,7 +29,14 @@ use crate::{
     queue::{Entity, QueuedPod},
 };
 
-/// Result of a search that found no node: the failure, and the victims to evict.
+/// Result of a search that found no node.
+enum NoNode {
+    Failed(FailedSearch),
+    /// The search has ended at a question to extenders.
+    Asks,
+}
+
+/// A failure, and the victims to evict.
 struct FailedSearch {
     failure: Failure,
     nomination: NewNomination,
@@ -66,6 +75,7 @@ impl Engine {
     /// later time.
     pub fn schedule_one_by(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
         let attempted = self.try_next(clock);
+        self.queue.set_occupied(self.inquiries.occupied());
         if let Some(meter) = &self.meter {
             meter.cycle_ends();
         }
@@ -75,8 +85,11 @@ impl Engine {
 
     fn try_next(&mut self, clock: &mut dyn FnMut() -> Timestamp) -> Option<Attempted> {
         let begun = clock();
+        if let Some(inquiry) = self.inquiries.take_answered() {
+            return Some(self.try_pod(inquiry.entry, Some(inquiry.answers), begun, clock));
+        }
         match self.queue.pop(TurnCycle::new(&self.cache.cluster))? {
-            Entity::Pod(entry) => Some(self.try_pod(entry, begun, clock)),
+            Entity::Pod(entry) => Some(self.try_pod(entry, None, begun, clock)),
             Entity::Group(group) => {
                 self.cache.cluster.set_group_cycle(Some(self.queue.handed_out()));
                 let attempted = self.try_group(group, begun, clock);
@@ -103,22 +116,30 @@ impl Engine {
         Err(entry.pod)
     }
 
+    /// Tries a pod. `known` are the answers of extenders if the attempt has begun before.
     fn try_pod(
         &mut self,
         entry: QueuedPod,
+        known: Option<Answers>,
         begun: Timestamp,
         clock: &mut dyn FnMut() -> Timestamp,
     ) -> Attempted {
+        let before = entry.pod.clone();
         let mut entry = match self.latest(entry) {
             Ok(entry) => entry,
             Err(pod) => return Attempted::new(pod, Outcome::Skipped),
         };
         let pod = entry.pod.clone();
-        entry.attempt_begun = self.meter.as_ref().map(|meter| meter.cycle_begins());
+        self.measure_cycle(&mut entry, known.is_some());
+        let mut answers = known.unwrap_or_else(|| self.no_answers(&pod));
+        if !Arc::ptr_eq(&before, &pod) {
+            answers.forget();
+        }
         self.cache.cluster.refresh();
-        let outcome = match self.choose(&entry, begun) {
+        let outcome = match self.choose(&entry, &mut answers, begun) {
             Ok(attempt) => self.commit(entry, &attempt, clock),
-            Err(FailedSearch { failure, nomination, victims, retry_at }) => {
+            Err(NoNode::Asks) => self.ask(entry, answers),
+            Err(NoNode::Failed(FailedSearch { failure, nomination, victims, retry_at })) => {
                 let now = clock();
                 entry.retry_at = retry_at;
                 if let NewNomination::Set(node) = &nomination {
@@ -130,28 +151,74 @@ impl Engine {
         Attempted::new(pod, outcome)
     }
 
+    /// Begins to measure an attempt, or goes on after extenders have answered.
+    fn measure_cycle(&self, entry: &mut QueuedPod, goes_on: bool) {
+        let Some(meter) = &self.meter else { return };
+        match entry.attempt_begun.filter(|_| goes_on) {
+            Some(begun) => meter.cycle_resumes(begun),
+            None => entry.attempt_begun = Some(meter.cycle_begins()),
+        }
+    }
+
+    /// Returns the answers at the beginning of an attempt.
+    fn no_answers(&self, pod: &PodInfo) -> Answers {
+        let waits = self.waits_for_extenders || self.finder.extenders().asked_about(pod).is_empty();
+        if waits { Answers::waiting() } else { Answers::in_rounds() }
+    }
+
+    /// Requests the answer to the question at which an attempt has ended.
+    fn ask(&mut self, entry: QueuedPod, answers: Answers) -> Outcome {
+        let (pod, extenders) = (entry.pod.clone(), self.finder.extenders().clone());
+        if let (Some(question), Some(client)) = (answers.open().cloned(), extenders.client().cloned()) {
+            let number = self.inquiries.add(entry, answers, extenders.asked_about(&pod));
+            self.reporter.ask(AskTask { number, pod, question, client });
+        }
+        Outcome::Asking
+    }
+
+    /// Takes the answer to a question. The pod is tried again before all others.
+    pub(super) fn answered(&mut self, number: u64, answer: Answer) {
+        self.inquiries.answered(number, answer, self.finder.extenders());
+        self.queue.set_occupied(self.inquiries.occupied());
+    }
+
     /// Finds a node; runs PostFilter if no node fits. Measures the search.
-    fn choose(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
-        let chosen = self.search(entry, now);
-        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun) {
+    fn choose(
+        &mut self,
+        entry: &QueuedPod,
+        answers: &mut Answers,
+        now: Timestamp,
+    ) -> Result<Attempt, NoNode> {
+        let chosen = self.search(entry, answers, now);
+        if let (Some(meter), Some(begun)) = (&self.meter, entry.attempt_begun)
+            && !matches!(chosen, Err(NoNode::Asks))
+        {
             meter.searched(begun);
         }
         chosen
     }
 
-    fn search(&mut self, entry: &QueuedPod, now: Timestamp) -> Result<Attempt, FailedSearch> {
+    fn search(
+        &mut self,
+        entry: &QueuedPod,
+        answers: &mut Answers,
+        now: Timestamp,
+    ) -> Result<Attempt, NoNode> {
         self.nominator.show(&self.pods, &mut self.cache.cluster);
         let nominated = self.nominator.of(&self.pods).rows_for(&entry.pod, &self.cache.cluster);
         let (cluster, cycle) = (&mut self.cache.cluster, self.queue.handed_out());
-        let attempt = self.finder.find(cluster, entry, (&nominated, None), cycle, now);
-        let attempt =
-            attempt.map_err(|failure| FailedSearch::without_victims(failure, NewNomination::Clear))?;
+        let attempt = self.finder.find_with(cluster, entry, (&nominated, None), answers, (cycle, now));
+        if answers.open().is_some() {
+            return Err(NoNode::Asks);
+        }
+        let failed = |failure| FailedSearch::without_victims(failure, NewNomination::Clear);
+        let attempt = attempt.map_err(|failure| NoNode::Failed(failed(failure)))?;
         match attempt.decision() {
             Decision::Node { .. } => {
                 self.note_scores(entry, &attempt);
                 Ok(attempt)
             }
-            Decision::Unschedulable(_) => Err(self.run_post_filter(entry, attempt)),
+            Decision::Unschedulable(_) => Err(NoNode::Failed(self.run_post_filter(entry, attempt))),
         }
     }
 

@@ -1,10 +1,14 @@
 //! The parts of the queue. Keeps count of the groups in each of them, because nobody else can without visiting them all.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::{
-    guard::PointError, objects::Objects, plugin::TurnCycle, pod::PodInfo, profile::Profile,
+    extender::ExtenderSet, guard::PointError, objects::Objects, plugin::TurnCycle, pod::PodInfo,
+    profile::Profile,
 };
 use rustc_hash::FxHashMap;
 
@@ -19,6 +23,10 @@ use crate::heap::IndexedHeap;
 #[derive(Debug)]
 pub(super) struct Parts {
     active: Lanes,
+    /// Active elements that were next while their extenders were occupied, by these extenders. They are next again when
+    /// the extenders are free. Never empty.
+    parked: BTreeMap<ExtenderSet, Lanes>,
+    profile: Arc<Profile>,
     rejected_backoff: IndexedHeap<Str, Entity, ByExpiry<BySort>>,
     error_backoff: IndexedHeap<Str, Entity, ByExpiry<ByArrival>>,
     unschedulable: FxHashMap<Str, Entity>,
@@ -49,6 +57,8 @@ impl Parts {
     pub(super) fn new(profile: &Arc<Profile>) -> Self {
         Self {
             active: Lanes::new(profile),
+            parked: BTreeMap::new(),
+            profile: profile.clone(),
             rejected_backoff: IndexedHeap::new(ByExpiry(BySort::new(profile.clone()))),
             error_backoff: IndexedHeap::new(ByExpiry(ByArrival)),
             unschedulable: FxHashMap::default(),
@@ -66,7 +76,7 @@ impl Parts {
         let groups = self.groups;
         let backoff = self.rejected_backoff.len() + self.error_backoff.len();
         QueueLengths {
-            active: groups.active.pods_of(self.active.len()),
+            active: groups.active.pods_of(self.all_active().map(Lanes::len).sum()),
             backoff: groups.backoff.pods_of(backoff),
             unschedulable: groups.unschedulable.pods_of(self.unschedulable.len() - self.gated),
             gated: groups.gated.pods_of(self.gated),
@@ -77,20 +87,28 @@ impl Parts {
 
     pub(super) fn get(&self, key: &Str) -> Option<&Entity> {
         let backoff = || self.rejected_backoff.get(key).or_else(|| self.error_backoff.get(key));
-        self.active.get(key).or_else(backoff).or_else(|| self.unschedulable.get(key))
+        self.get_active(key).or_else(backoff).or_else(|| self.unschedulable.get(key))
+    }
+
+    fn get_active(&self, key: &Str) -> Option<&Entity> {
+        self.all_active().find_map(|lanes| lanes.get(key))
+    }
+
+    fn all_active(&self) -> impl Iterator<Item = &Lanes> {
+        std::iter::once(&self.active).chain(self.parked.values())
     }
 
     /// Returns the part that contains an element.
     pub(super) fn state_of(&self, key: &Str) -> Option<QueueState> {
         let is_in = |part: Option<&Entity>, state| part.map(|_| state);
         let backoff = || self.rejected_backoff.get(key).or_else(|| self.error_backoff.get(key));
-        is_in(self.active.get(key), QueueState::Active)
+        is_in(self.get_active(key), QueueState::Active)
             .or_else(|| is_in(backoff(), QueueState::Backoff))
             .or_else(|| is_in(self.unschedulable.get(key), QueueState::Unschedulable))
     }
 
     pub(super) fn active(&self) -> impl Iterator<Item = &Entity> {
-        self.active.iter()
+        self.all_active().flat_map(Lanes::iter)
     }
 
     pub(super) fn backing_off(&self) -> impl Iterator<Item = &Entity> {
@@ -115,9 +133,9 @@ impl Parts {
         self.by_rejector.iter().filter(|(_, waiting)| !waiting.is_empty()).map(|(plugin, all)| (*plugin, all))
     }
 
-    /// Returns true if [`Self::pop_active`] would return something.
-    pub(super) fn has_active(&self) -> bool {
-        !self.active.is_empty()
+    /// Returns true if [`Self::pop_active`] would return something after [`Self::unpark`].
+    pub(super) fn has_active(&self, occupied: ExtenderSet) -> bool {
+        !self.active.is_empty() || self.parked.keys().any(|extenders| !extenders.intersects(occupied))
     }
 
     /// Returns true if [`Self::pop_early`] would return something.
@@ -139,8 +157,8 @@ impl Parts {
     // --- panics of the QueueSort plugin ---
 
     pub(super) fn has_panic(&self) -> bool {
-        let active = self.active.has_failure() || self.active.order().has_panic();
-        active || self.rejected_backoff.order().0.has_panic()
+        let has_failed = |lanes: &Lanes| lanes.has_failure() || lanes.order().has_panic();
+        self.all_active().any(has_failed) || self.rejected_backoff.order().0.has_panic()
     }
 
     /// Takes the panic of ordering active elements.
@@ -149,8 +167,9 @@ impl Parts {
     }
 
     pub(super) fn take_panics(&self) -> impl Iterator<Item = PointError> {
-        let backoff = &self.rejected_backoff.order().0;
-        [self.take_active_panic(), self.active.take_failure(), backoff.take_panic()].into_iter().flatten()
+        let backoff = self.rejected_backoff.order().0.take_panic();
+        let active = self.all_active().flat_map(|lanes| [lanes.order().take_panic(), lanes.take_failure()]);
+        active.chain([backoff]).flatten()
     }
 
     // --- adding ---
@@ -159,6 +178,23 @@ impl Parts {
         self.active.order().rank(&mut entity, objects);
         self.groups.active.count(&entity, true);
         self.active.push(entity.key().clone(), entity);
+    }
+
+    /// Sets an active element aside while extenders that it needs are occupied.
+    pub(super) fn park(&mut self, entity: Entity, extenders: ExtenderSet) {
+        self.groups.active.count(&entity, true);
+        let lanes = self.parked.entry(extenders).or_insert_with(|| Lanes::new(&self.profile));
+        lanes.push(entity.key().clone(), entity);
+    }
+
+    /// Lets the first of the elements that were set aside for the same extenders be next again, if their extenders are
+    /// free. The others would only be set aside again.
+    pub(super) fn unpark(&mut self, occupied: ExtenderSet, cx: TurnCycle<'_>) {
+        let free = self.parked.iter_mut().filter(|(extenders, _)| !extenders.intersects(occupied));
+        for entity in free.filter_map(|(_, lanes)| lanes.pop(cx)) {
+            self.active.push(entity.key().clone(), entity);
+        }
+        self.parked.retain(|_, lanes| !lanes.is_empty());
     }
 
     /// Adds an element to one of the two heaps. Groups never leave their backoff early: an attempt may cost much.
@@ -209,6 +245,7 @@ impl Parts {
     /// Ranks all elements anew that the QueueSort plugin orders.
     pub(super) fn rank_all(&mut self, objects: &Objects) {
         self.active.rank_all(objects);
+        self.parked.values_mut().for_each(|lanes| lanes.rank_all(objects));
         self.rejected_backoff.change_all(|order, entity| order.0.rank(entity, objects));
     }
 
@@ -223,7 +260,7 @@ impl Parts {
 
     /// Takes an element out of its part.
     pub(super) fn take(&mut self, key: &Str) -> Option<(QueueState, Entity)> {
-        if let Some(entity) = self.active.remove(key) {
+        if let Some(entity) = self.active.remove(key).or_else(|| self.take_parked(key)) {
             self.groups.active.count(&entity, false);
             return Some((QueueState::Active, entity));
         }
@@ -231,6 +268,12 @@ impl Parts {
             return Some((QueueState::Backoff, entity));
         }
         Some((QueueState::Unschedulable, self.take_unschedulable(key)?))
+    }
+
+    fn take_parked(&mut self, key: &Str) -> Option<Entity> {
+        let entity = self.parked.values_mut().find_map(|lanes| lanes.remove(key))?;
+        self.parked.retain(|_, lanes| !lanes.is_empty());
+        Some(entity)
     }
 
     pub(super) fn take_backoff(&mut self, key: &Str) -> Option<Entity> {
@@ -298,9 +341,10 @@ impl Parts {
 
     /// All elements in order of arrival, with the parts that they are in.
     pub(super) fn into_all(self) -> Vec<(QueueState, Entity)> {
-        let Self { active, mut rejected_backoff, mut error_backoff, unschedulable, .. } = self;
+        let Self { active, parked, mut rejected_backoff, mut error_backoff, unschedulable, .. } = self;
         let mut all: Vec<(QueueState, Entity)> = Vec::new();
-        all.extend(active.into_all().map(|entity| (QueueState::Active, entity)));
+        let active = std::iter::once(active).chain(parked.into_values()).flat_map(Lanes::into_all);
+        all.extend(active.map(|entity| (QueueState::Active, entity)));
         let backoff = std::iter::from_fn(|| rejected_backoff.pop().or_else(|| error_backoff.pop()));
         all.extend(backoff.map(|entity| (QueueState::Backoff, entity)));
         all.extend(unschedulable.into_values().map(|entity| (QueueState::Unschedulable, entity)));

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use harbormaster_framework::{pod::PodInfo, profile::Profile};
+use harbormaster_framework::{extender::Extenders, pod::PodInfo, profile::Profile};
 
 use super::{
     Backoff, Cause, Entity, Moment, Origin, Parts, Queue, QueueState, QueuedPod, Requeue, wakers::Wakers,
@@ -16,18 +16,19 @@ impl Queue {
         profiles: Vec<Arc<Profile>>,
         backoff: Backoff,
         max_wait: Duration,
-        has_extenders: bool,
+        extenders: Extenders,
         at: Moment<'_>,
     ) -> Vec<Arc<PodInfo>> {
         let mut gone = Vec::new();
         let entries = std::mem::replace(&mut self.parts, Parts::new(&profiles[0])).into_all();
         entries.iter().for_each(|(_, entity)| self.count_rejectors(entity, false));
         self.wakers = Wakers::new(&profiles);
-        if has_extenders {
+        if !extenders.is_empty() {
             self.wakers.add_extenders(profiles.len());
         }
         self.wakers.set_meter(self.meter.clone());
         (self.profiles, self.backoff, self.max_wait) = (profiles, backoff, max_wait);
+        self.extenders = extenders;
         for (state, entity) in entries {
             let (rest, without_profile) = self.with_profiles(entity, at);
             gone.extend(without_profile);

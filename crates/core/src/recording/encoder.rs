@@ -152,7 +152,9 @@ impl Encoder {
             RecordedInput::ObjectGone(key) => ObjectId::Object(key.clone()),
             RecordedInput::Custom(object) => ObjectId::Custom(object.key.clone()),
             RecordedInput::CustomGone(key) => ObjectId::Custom(key.clone()),
-            RecordedInput::BindFinished(..) | RecordedInput::EvictFinished(..) => return,
+            RecordedInput::BindFinished(..)
+            | RecordedInput::EvictFinished(..)
+            | RecordedInput::Answered(..) => return,
         };
         let is_gone = match &change {
             RecordedInput::Pod(_, pod) => pod.is_terminal(),

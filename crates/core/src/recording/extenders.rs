@@ -7,7 +7,7 @@ use std::{
 
 use harbormaster_api::Str;
 use harbormaster_framework::{
-    extender::{ExtenderClient, Extenders, Filtered, NodeVictims, Remark},
+    extender::{ExtenderClient, Extenders, Filtered, NodeVictims, OnAnswer, Question, Remark},
     pod::PodInfo,
 };
 use serde::{Deserialize, Serialize};
@@ -91,6 +91,11 @@ impl ExtenderClient for ExtenderRecorder {
         let request = ExtenderRequest::new(extender, pod, plans.to_vec());
         locked(&self.exchanges).push(ExtenderExchange::Preempt(request, answer.clone()));
         answer
+    }
+
+    /// Does not record the answer, which becomes an input.
+    fn begin(&self, pod: &Arc<PodInfo>, question: Question, done: OnAnswer) {
+        self.client.begin(pod, question, done);
     }
 
     fn remark(&self, extender: usize, pod: &PodInfo, remark: Remark<'_>) {

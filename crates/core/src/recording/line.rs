@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use harbormaster_api::{Node, Object, ObjectKey, Pod, PodSpec, Str, Timestamp};
 use harbormaster_framework::{
-    extender::Extender,
+    extender::{Answer, Extender},
     outcome::{Fix, Reject},
     resource::{CustomKey, RawObject},
 };
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Version of the format, increased with every change that older programs cannot read.
-pub(super) const FORMAT: u32 = 7;
+pub(super) const FORMAT: u32 = 8;
 /// The oldest version that can be read.
 pub(super) const OLDEST_FORMAT: u32 = 7;
 
@@ -94,6 +94,9 @@ pub(super) struct Setup {
     max_backoff: Duration,
     max_wait: Duration,
     extenders: Vec<Extender>,
+    /// See [`EngineConfig::concurrent_extenders`]. Absent in format 7.
+    #[serde(default)]
+    pub(super) concurrent_extenders: bool,
     /// See [`EngineConfig::origin`].
     #[serde(default)]
     pub(super) origin: Option<Arc<Value>>,
@@ -112,6 +115,7 @@ impl Setup {
             max_backoff: config.backoff.max,
             max_wait: config.max_wait,
             extenders: config.extenders.all().to_vec(),
+            concurrent_extenders: config.concurrent_extenders,
             origin: config.origin.clone(),
         }
     }
@@ -138,6 +142,8 @@ pub(super) enum RecordedInput {
     CustomGone(CustomKey),
     BindFinished(Str, RecordedBindOutcome),
     EvictFinished(EvictionId, EvictOutcome),
+    /// Number of the question, and the answer.
+    Answered(u64, Answer),
 }
 
 /// The recorded form of a [`BindOutcome`].
@@ -185,6 +191,7 @@ impl From<&Input> for RecordedInput {
             Input::EvictFinished { task, outcome } => {
                 Self::EvictFinished(EvictionId::of(task), outcome.clone())
             }
+            Input::Answered { number, answer } => Self::Answered(*number, answer.clone()),
         }
     }
 }
@@ -192,7 +199,7 @@ impl From<&Input> for RecordedInput {
 impl RecordedInput {
     /// Returns true if an object changes. Changes of objects are never left out of a recording.
     pub(super) fn is_change(&self) -> bool {
-        !matches!(self, Self::BindFinished(..) | Self::EvictFinished(..))
+        !matches!(self, Self::BindFinished(..) | Self::EvictFinished(..) | Self::Answered(..))
     }
 
     /// Converts to an input. `spec_of` returns the spec with a given number, `requested` the eviction with a given
@@ -221,6 +228,7 @@ impl RecordedInput {
                 let task = requested(&id).ok_or_else(|| InvalidLine(format!("{id:?} was not requested")))?;
                 Input::EvictFinished { task, outcome }
             }
+            Self::Answered(number, answer) => Input::Answered { number, answer },
         })
     }
 }

@@ -12,6 +12,7 @@ use super::{
     comparison::{Comparer, Comparison},
     extenders::ExtenderReplay,
     line::{EvictionId, FORMAT, InvalidLine, Line, OLDEST_FORMAT, RecordedInput, Setup, Told},
+    questions::Questions,
     results::{RecordedAttempt, RecordedEffect},
 };
 use crate::{
@@ -115,6 +116,8 @@ pub struct Replayer<'a> {
     evictions: FxHashMap<EvictionId, EvictTask>,
     /// Recorded answers of extenders.
     extenders: Arc<ExtenderReplay>,
+    /// Used only while decisions are compared.
+    questions: Questions,
     comparer: Comparer,
     summary: ReplaySummary,
 }
@@ -134,6 +137,7 @@ impl<'a> Replayer<'a> {
             specs: FxHashMap::default(),
             evictions: FxHashMap::default(),
             extenders: Arc::new(ExtenderReplay::new(mode == Mode::Exact)),
+            questions: Questions::default(),
             comparer: Comparer::default(),
             summary: ReplaySummary::default(),
         }
@@ -253,6 +257,7 @@ impl<'a> Replayer<'a> {
     /// Builds the configuration for recorded settings. Unless decisions are compared, it must have the same settings.
     fn configured(&mut self, setup: &Setup) -> Result<EngineConfig, ReplayError> {
         let mut config = (self.configure)(setup.origin.as_deref()).map_err(|why| self.refused(why))?;
+        config.concurrent_extenders = setup.concurrent_extenders;
         if self.mode == Mode::Exact {
             self.expect_equal(setup.value(), Setup::of(&config).value())?;
         }
@@ -267,6 +272,13 @@ impl<'a> Replayer<'a> {
         {
             return Ok(());
         }
+        let recorded = match recorded {
+            RecordedInput::Answered(number, answer) if self.mode == Mode::Compare => {
+                self.questions.answered(number, answer);
+                return Ok(());
+            }
+            recorded => recorded,
+        };
         let (specs, evictions) = (&self.specs, &mut self.evictions);
         let input = recorded.into_input(|number| specs.get(&number).cloned(), |id| evictions.remove(id));
         let input = input.map_err(|InvalidLine(why)| self.refused(why))?;
@@ -276,6 +288,10 @@ impl<'a> Replayer<'a> {
     }
 
     fn play_call(&mut self, line: Line) -> Result<Progress, ReplayError> {
+        // Before the effects of an attempt, it is not known what the recording asks.
+        if self.mode == Mode::Compare && !matches!(line, Line::Effects(_)) {
+            self.answer_questions()?;
+        }
         match line {
             Line::Input(at, recorded) => self.handle(recorded, at)?,
             Line::Tick(at) => self.live()?.tick(at),
@@ -283,7 +299,11 @@ impl<'a> Replayer<'a> {
             Line::Attempt(times, recorded) if self.mode == Mode::Exact => {
                 self.attempt(&times, recorded.value())?;
             }
-            Line::Attempt(times, _) => self.attempt_freely(&times)?,
+            Line::Attempt(times, recorded) => {
+                let recorded = recorded.value();
+                self.questions.attempted(&recorded);
+                self.attempt_freely(&times, &recorded)?;
+            }
             Line::Reconfigure(at, setup) => {
                 let config = self.configured(&setup)?;
                 self.live()?.reconfigure(config, at);
@@ -297,6 +317,15 @@ impl<'a> Replayer<'a> {
             self.compare_effects_here()?;
         }
         Ok(Progress::Played)
+    }
+
+    /// Answers the engine's questions as far as the recording has answers.
+    fn answer_questions(&mut self) -> Result<(), ReplayError> {
+        let now = self.now;
+        for input in self.questions.take_answers() {
+            self.live()?.handle(input, now);
+        }
+        Ok(())
     }
 
     fn live(&mut self) -> Result<&mut Engine, ReplayError> {
@@ -321,14 +350,17 @@ impl<'a> Replayer<'a> {
         self.expect_equal(0.into(), self.extenders.clear().into())
     }
 
-    /// Tries a pod as in the recording, and then all pods that are ready: their number may be another one.
-    fn attempt_freely(&mut self, times: &[Timestamp]) -> Result<(), ReplayError> {
+    /// Tries pods until the recorded one was tried or no other one is ready: their number may be another one.
+    fn attempt_freely(&mut self, times: &[Timestamp], recorded: &Value) -> Result<(), ReplayError> {
+        let first = recorded.get(0).unwrap_or(recorded);
+        let wanted = first["pod"].as_str();
         let now = times.last().copied().unwrap_or(self.now);
         let mut attempts = 0;
         let engine = self.live()?;
-        while engine.schedule_one(now).is_some() {
+        while let Some(attempted) = engine.schedule_one(now) {
             attempts += 1;
-            if !engine.has_due_work() {
+            let is_wanted = attempted.all().any(|(pod, _)| wanted == Some(pod.uid.as_str()));
+            if is_wanted || !engine.has_due_work() {
                 break;
             }
         }
@@ -343,7 +375,10 @@ impl<'a> Replayer<'a> {
             return Err(self.refused("effects are a list"));
         };
         if self.mode == Mode::Compare {
-            recorded.iter().for_each(|effect| self.comparer.recorded(effect, self.now));
+            for effect in &recorded {
+                self.comparer.recorded(effect, self.now);
+                self.questions.recorded(effect);
+            }
             return Ok(());
         }
         let effects = self.live()?.take_effects();
@@ -366,11 +401,13 @@ impl<'a> Replayer<'a> {
 
     fn keep(&mut self, effects: Vec<Effect>) {
         self.summary.effects += effects.len();
-        let tasks = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Evict(task) => Some((EvictionId::of(&task), task)),
-            _ => None,
-        });
-        self.evictions.extend(tasks);
+        for effect in effects {
+            match effect {
+                Effect::Evict(task) => drop(self.evictions.insert(EvictionId::of(&task), task)),
+                Effect::Ask(task) if self.mode == Mode::Compare => self.questions.ask(task),
+                _ => {}
+            }
+        }
     }
 
     fn expect_equal(&self, recorded: Value, now: Value) -> Result<(), ReplayError> {

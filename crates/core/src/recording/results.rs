@@ -1,12 +1,12 @@
 //! The recorded form of attempts and effects. Pods are reduced to their UIDs.
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_framework::{api_call::ApiCall, pod::PodInfo};
-use serde::Serialize;
+use harbormaster_framework::{api_call::ApiCall, extender::Question, pod::PodInfo};
+use serde::{Deserialize, Serialize};
 
 use super::line::EvictionId;
 use crate::{
-    effect::{Effect, StatusPatch},
+    effect::{AskTask, Effect, StatusPatch},
     outcome::{Attempted, Outcome},
 };
 
@@ -58,6 +58,15 @@ pub(super) enum RecordedEffect {
     CallOff { pod: Str, why: &'static str },
     Call { pod: Str, calls: Vec<ApiCall> },
     Group { group: String, call: ApiCall },
+    Ask(RecordedQuestion),
+}
+
+/// A question to extenders.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RecordedQuestion {
+    pub(super) number: u64,
+    pub(super) pod: Str,
+    pub(super) question: Question,
 }
 
 /// A `PodScheduled` condition.
@@ -103,6 +112,11 @@ impl From<&Effect> for RecordedEffect {
             Effect::CallOff(task) => Self::CallOff { pod: task.pod.clone(), why: task.why },
             Effect::Call(task) => Self::Call { pod: task.pod.uid.clone(), calls: task.calls.clone() },
             Effect::Group(task) => Self::Group { group: task.group.id.to_string(), call: task.call.clone() },
+            Effect::Ask(AskTask { number, pod, question, .. }) => Self::Ask(RecordedQuestion {
+                number: *number,
+                pod: pod.uid.clone(),
+                question: question.clone(),
+            }),
         }
     }
 }

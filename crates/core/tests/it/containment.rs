@@ -254,7 +254,11 @@ impl Reports {
                         self.0.extend(patch.condition.map(|c| format!("{}: {}", patch.pod.name, c.message)));
                     }
                     Effect::Event(event) => self.0.push(format!("{}: {}", event.pod.name, event.note)),
-                    Effect::Evict(_) | Effect::CallOff(_) | Effect::Call(_) | Effect::Group(_) => {}
+                    Effect::Evict(_)
+                    | Effect::CallOff(_)
+                    | Effect::Call(_)
+                    | Effect::Group(_)
+                    | Effect::Ask(_) => {}
                 }
             }
             self.0.extend(world.engine.take_notes().into_iter().filter_map(|note| match note {

@@ -4,6 +4,7 @@
 
 mod arrows;
 mod assumed_objects;
+mod concurrent_extenders;
 mod containment;
 mod custom_resources;
 mod device_ledger;

@@ -98,5 +98,6 @@ fn describe(effect: &Effect) -> String {
         Effect::CallOff(task) => format!("call off {} {}", task.pod, task.why),
         Effect::Call(task) => format!("call {} {:?}", task.pod.name, task.calls),
         Effect::Group(task) => format!("group {} {:?}", task.group.id, task.call),
+        Effect::Ask(task) => format!("ask {} {:?}", task.pod.name, task.question),
     }
 }

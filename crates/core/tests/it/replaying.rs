@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_core::{
-    Engine, EngineConfig, EvictOutcome, Input,
+    AskTask, Effect, Engine, EngineConfig, EvictOutcome, Input,
     recording::{Comparison, Encoder, Entry, Mode, Progress, Recorder, ReplayError, Replayer, Sink},
 };
 use harbormaster_framework::{
@@ -81,6 +81,8 @@ fn config(parity: bool, with_extenders: bool) -> EngineConfig {
             Extender { prioritizes: true, weight: 3, ..extender("p") },
             Extender { preempts: true, ..extender("e") },
         ];
+        // In parity, attempts wait nevertheless.
+        config.concurrent_extenders = true;
         config.extenders = Extenders::new(list).with_client(Arc::new(Moody::default()));
     }
     config.origin = Some(Arc::new(json!({ "parity": parity, "extenders": with_extenders })));
@@ -106,6 +108,11 @@ fn play_urgently(world: &mut World, model: &mut Model, step: Step) {
         Step::Pod { .. } => {}
         step => play(world, model, step),
     }
+    // Some answers come later.
+    let (later, now) = world.questions().into_iter().partition(|_| world.now.0 / 1_000_000 % 3 == 0);
+    let (later, now): (Vec<AskTask>, Vec<AskTask>) = (later, now);
+    now.iter().for_each(|task| world.input(world::answer_to(task)));
+    world.put_back(later.into_iter().map(Effect::Ask).collect());
     for task in world.evictions() {
         let outcome = match world.now.0 / 1_000_000 % 4 {
             0 => EvictOutcome::Gone,
@@ -191,7 +198,7 @@ proptest! {
 #[test]
 fn random_runs_contain_what_they_are_meant_to_contain() {
     let mut runner = TestRunner::deterministic();
-    let steps = prop::collection::vec(step(), 600..601).new_tree(&mut runner).unwrap().current();
+    let steps = prop::collection::vec(step(), 1500..1501).new_tree(&mut runner).unwrap().current();
     let text = String::from_utf8(record(steps, || config(false, true), 2).concat()).unwrap();
     for what in [
         "\"evict\"",
@@ -200,6 +207,8 @@ fn random_runs_contain_what_they_are_meant_to_contain() {
         "\"preempt\"",
         "\"failed\":\"broken\"",
         "Preempted",
+        "\"ask\"",
+        "\"answered\"",
     ] {
         assert!(text.contains(what), "no {what}");
     }
@@ -334,22 +343,32 @@ fn another_configuration_shows_the_pods_that_it_places_elsewhere() {
 }
 
 #[test]
+fn a_recording_of_the_previous_format_is_replayed() {
+    let [one, _] = in_two_files(9, 0);
+    let text = String::from_utf8(one).unwrap();
+    let (format, field) = ("\"format\":8", "\"concurrentExtenders\":false,");
+    assert!(text.contains(format) && text.contains(field));
+    let older = text.replace(format, "\"format\":7").replace(field, "");
+    replay(&[older.as_bytes()], Mode::Exact).unwrap();
+}
+
+#[test]
 fn recordings_of_other_versions_and_damaged_ones_are_refused() {
     let [one, _] = in_two_files(9, 0);
     let text = String::from_utf8(one).unwrap();
-    let format = "\"format\":7";
+    let format = "\"format\":8";
     assert!(text.contains(format));
     for (changed, expected) in [
         (
             text.replace(format, "\"format\":99,\"new\":1"),
-            "line 1 cannot be replayed: the recording has format 99, and this program reads formats up to 7: use a newer program",
+            "line 1 cannot be replayed: the recording has format 99, and this program reads formats up to 8: use a newer program",
         ),
         (
             text.replace(format, "\"format\":1"),
             "line 1 cannot be replayed: the recording has format 1, and this program reads formats from 7 on",
         ),
         (
-            text.replace(format, "\"format\":7,\"new\":1"),
+            text.replace(format, "\"format\":8,\"new\":1"),
             "line 1 is not a call to the engine: unknown field `new`",
         ),
         ("{}".to_owned(), "line 1 cannot be replayed: a recording must begin with the engine's settings"),

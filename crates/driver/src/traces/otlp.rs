@@ -206,6 +206,7 @@ impl AttemptSpan {
             Outcome::NoNodes | Outcome::Unschedulable(_) => ("unschedulable", None),
             Outcome::Error(why) => ("error", Some(why.clone())),
             Outcome::Skipped => ("skipped", None),
+            Outcome::Asking => ("asking", None),
         };
         span.set_attribute(KeyValue::new("scheduler.result", result));
         if let Outcome::Unschedulable(why) = &attempted.outcome {

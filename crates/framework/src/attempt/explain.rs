@@ -8,7 +8,12 @@ use super::{
     Attempt, AttemptError, Candidates, Decision, Runner, draft::Draft, filter::Narrowing, score::CachedScores,
 };
 use crate::{
-    cluster::Cluster, cycle::Cycle, extender::EXTENDER, nodeset::NodeIdx, outcome::Reject, pod::PodInfo,
+    cluster::Cluster,
+    cycle::Cycle,
+    extender::{Answers, EXTENDER},
+    nodeset::NodeIdx,
+    outcome::Reject,
+    pod::PodInfo,
     sweep::PluginIdx,
 };
 
@@ -114,7 +119,7 @@ impl Runner {
         if !candidates.is_empty() {
             explanation.scores = self.sheets(cluster, &draft, &candidates)?;
             if asks_extenders {
-                self.add_extenders(cluster, &draft, &candidates, &mut explanation.scores);
+                self.add_extenders(cluster, &draft, &candidates, &mut explanation.scores)?;
             }
         }
         Ok(explanation)
@@ -144,7 +149,7 @@ impl Runner {
         let asks_extenders = self.extenders.choose_for(&draft.pod);
         if asks_extenders {
             let fitting = fitting(cluster, draft);
-            self.ask_filters(cluster, draft, fitting)?;
+            self.ask_filters(cluster, draft, fitting, &mut Answers::waiting())?;
         }
         Ok(asks_extenders)
     }
@@ -155,13 +160,14 @@ impl Runner {
         draft: &Draft,
         rows: &[NodeIdx],
         sheets: &mut [(Str, ScoreSheet)],
-    ) {
+    ) -> Result<(), AttemptError> {
         let mut added = vec![0; rows.len()];
-        self.ask_for_scores(cluster, draft, rows, &mut added);
+        self.ask_for_scores(cluster, draft, rows, &mut added, &mut Answers::waiting())?;
         for ((_, sheet), score) in sheets.iter_mut().zip(added).filter(|(_, score)| *score != 0) {
             sheet.total = sheet.total.wrapping_add(score);
             sheet.plugins.push((EXTENDER, score, score, score));
         }
+        Ok(())
     }
 
     /// Returns the scores of the candidates of an attempt that has just chosen a node; none if there was only one

@@ -76,6 +76,7 @@ fn headline(told: &Value) -> String {
         "gated" => format!("is held back by {}", text("gatedBy")),
         "unschedulable" => "waits for an event".to_owned(),
         "incomplete" => "waits for its group, which does not exist".to_owned(),
+        "asking" => "waits for an extender's answer".to_owned(),
         "permit" => {
             let waits = told["permit"].as_array().map(Vec::as_slice).unwrap_or_default();
             let of = |wait: &Value, field: &str| wait[field].as_str().unwrap_or_default().to_owned();

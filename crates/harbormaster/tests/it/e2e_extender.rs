@@ -1,7 +1,10 @@
 //! HTTP extenders take part in scheduling: they filter, score and bind, and an extender that hangs delays only the pods
 //! that need it.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Arc, Condvar, Mutex},
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -20,6 +23,7 @@ on_both_servers! {
     an_extender_filters_and_scores_and_binds,
     a_pod_that_an_extender_rejects_gets_the_reason_and_is_retried_after_a_node_changes,
     an_extender_that_hangs_fails_only_the_pods_that_need_it,
+    hundreds_of_pods_are_bound_while_an_extender_hangs,
     an_ignorable_extender_is_ignored_when_it_hangs,
     an_extender_chooses_the_victims,
 }
@@ -182,6 +186,66 @@ fn an_extender_that_hangs_fails_only_the_pods_that_need_it(server: Server) {
     assert_eq!(message, expected);
     assert!(scene.is_pending("gpu"));
     assert!((0..5).all(|at| extender.asked("filter", &scene.full(&format!("plain-{at}"))).is_empty()));
+    harbormaster.ends_well();
+}
+
+/// Keeps requests waiting until it is opened.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().expect("no thread panicked") = true;
+        self.0.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let is_open = self.0.0.lock().expect("no thread panicked");
+        drop(self.0.1.wait_while(is_open, |is_open| !*is_open).expect("no thread panicked"));
+    }
+}
+
+fn hundreds_of_pods_are_bound_while_an_extender_hangs(server: Server) {
+    const OTHERS: usize = 500;
+    let gate = Gate::default();
+    let closed = gate.clone();
+    let extender = Extender::start(move |_, args| {
+        closed.pass();
+        Some(only(args, &["-b", "-c"]))
+    });
+    let (scene, harbormaster) = started(
+        server,
+        "delayed",
+        json!({
+            "urlPrefix": extender.url, "filterVerb": "filter", "httpTimeout": "10m",
+            "managedResources": [{"name": GPU, "ignoredByScheduler": true}],
+        }),
+    );
+    // These nodes have room for the other pods, without those that the extender accepts.
+    ["d", "e", "f", "g", "h"].iter().for_each(|node| scene.create_node(node, "2", node));
+    let managed: Vec<String> = (0..5).map(|at| format!("gpu-{at}")).collect();
+    managed.iter().for_each(|name| create_with_gpu(&scene, name));
+    let asked =
+        || managed.iter().map(|name| extender.asked("filter", &scene.full(name)).len()).sum::<usize>();
+    eventually("the extender is called", PATIENCE, || (asked() > 0).then_some(()));
+    (0..OTHERS).for_each(|at| scene.create(&format!("plain-{at}"), "1m"));
+    let prefix = scene.full("plain-");
+    let is_bound = |pod: &&Value| {
+        pod["metadata"]["name"].as_str().is_some_and(|name| name.starts_with(&prefix))
+            && node_of(pod).is_some()
+    };
+    eventually("all other pods are bound", PATIENCE, || {
+        let pods = scene.client.get(PODS).expect("the pods are listed");
+        let bound = pods["items"].as_array().into_iter().flatten().filter(is_bound).count();
+        (bound == OTHERS).then_some(())
+    });
+    assert!(managed.iter().all(|name| scene.is_pending(name)));
+    assert_eq!(asked(), 1, "the extender is asked about one pod at a time");
+    gate.open();
+    for name in &managed {
+        let node = wait_until_bound(&scene.client, &scene.full(name));
+        assert!(node.ends_with("-b") || node.ends_with("-c"), "{name} is on {node}");
+    }
     harbormaster.ends_well();
 }
 

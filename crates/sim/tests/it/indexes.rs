@@ -73,7 +73,8 @@ impl World {
                 | Effect::Event(_)
                 | Effect::CallOff(_)
                 | Effect::Call(_)
-                | Effect::Group(_) => {}
+                | Effect::Group(_)
+                | Effect::Ask(_) => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use harbormaster_api::{
     pod::{Container, PodCondition},
 };
 use harbormaster_core::{
-    Attempted, BindOutcome, BindTask, Effect, EngineConfig, EvictOutcome, EvictTask, Input,
+    AskTask, Attempted, BindOutcome, BindTask, Effect, EngineConfig, EvictOutcome, EvictTask, Input,
     recording::{Lines, Recorder},
 };
 use harbormaster_framework::{
@@ -225,6 +225,14 @@ impl World {
         })
     }
 
+    /// Takes the questions to extenders that have not been taken yet.
+    pub(crate) fn questions(&mut self) -> Vec<AskTask> {
+        self.drain(|e| match e {
+            Effect::Ask(task) => Some(task.clone()),
+            _ => None,
+        })
+    }
+
     /// Takes the pods whose nominated node was patched, with the new values.
     pub(crate) fn nominations(&mut self) -> Vec<(String, Option<String>)> {
         self.drain(|e| match e {
@@ -277,6 +285,14 @@ impl World {
         self.effects = rest;
         picked
     }
+}
+
+/// Asks extenders and returns their answer.
+pub(crate) fn answer_to(task: &AskTask) -> Input {
+    let (sender, answer) = std::sync::mpsc::channel();
+    let done = move |answer| sender.send(answer).unwrap();
+    task.client.begin(&task.pod, task.question.clone(), Box::new(done));
+    Input::Answered { number: task.number, answer: answer.recv().unwrap() }
 }
 
 /// Runs the PreBind plugins of a binding.
