@@ -138,7 +138,7 @@ impl Engine {
         self.cache.cluster.refresh();
         let outcome = match self.choose(&entry, &mut answers, begun) {
             Ok(attempt) => self.commit(entry, &attempt, clock),
-            Err(NoNode::Asks) => self.ask(entry, answers),
+            Err(NoNode::Asks) => self.ask(entry, answers, clock),
             Err(NoNode::Failed(FailedSearch { failure, nomination, victims, retry_at })) => {
                 let now = clock();
                 entry.retry_at = retry_at;
@@ -167,12 +167,14 @@ impl Engine {
     }
 
     /// Requests the answer to the question at which an attempt has ended.
-    fn ask(&mut self, entry: QueuedPod, answers: Answers) -> Outcome {
+    fn ask(&mut self, entry: QueuedPod, answers: Answers, clock: &mut dyn FnMut() -> Timestamp) -> Outcome {
         let (pod, extenders) = (entry.pod.clone(), self.finder.extenders().clone());
-        if let (Some(question), Some(client)) = (answers.open().cloned(), extenders.client().cloned()) {
-            let number = self.inquiries.add(entry, answers, extenders.asked_about(&pod));
-            self.reporter.ask(AskTask { number, pod, question, client });
-        }
+        let (Some(question), Some(client)) = (answers.open().cloned(), extenders.client().cloned()) else {
+            let failure = Failure::Error("nobody can ask the extenders".to_owned());
+            return self.fail(entry, failure, NewNomination::Keep, clock());
+        };
+        let number = self.inquiries.add(entry, answers, extenders.asked_about(&pod));
+        self.reporter.ask(AskTask { number, pod, question, client });
         Outcome::Asking
     }
 

@@ -206,7 +206,8 @@ impl Gate {
 }
 
 fn hundreds_of_pods_are_bound_while_an_extender_hangs(server: Server) {
-    const OTHERS: usize = 500;
+    // The server is shared, and other tests count the requests of lists that fit on one page.
+    const OTHERS: usize = 200;
     let gate = Gate::default();
     let closed = gate.clone();
     let extender = Extender::start(move |_, args| {

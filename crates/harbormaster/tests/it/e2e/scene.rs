@@ -8,11 +8,11 @@ use std::{
     },
 };
 
-use harbormaster_oracle::components::{ApiClient, Endpoint};
+use harbormaster_oracle::components::{ApiClient, Endpoint, Error};
 use serde_json::{Value, json};
 
 use super::{
-    cluster::{PATIENCE, create_priority_classes, delete_pod, eventually, get_pod, wait_until_bound},
+    cluster::{PATIENCE, create_priority_classes, eventually, get_pod, wait_until_bound},
     objects::{NODES, PODS, config, is_terminating, node, node_of, pod},
     pod_watch::PodWatch,
     process::Harbormaster,
@@ -133,9 +133,13 @@ impl Scene {
         })
     }
 
-    /// Removes a terminated pod, as a kubelet does.
+    /// Removes a terminated pod, as a kubelet does. The server may have removed it in the meantime.
     pub fn finish(&self, name: &str) {
-        delete_pod(&self.client, &self.full(name));
+        let path = format!("{PODS}/{}?gracePeriodSeconds=0", self.full(name));
+        match self.client.delete(&path) {
+            Ok(_) | Err(Error::Refused { status: 404, .. }) => {}
+            Err(error) => panic!("the pod cannot be removed: {error}"),
+        }
     }
 
     /// Returns the name with the scene's prefix, which makes it unique in the cluster.
