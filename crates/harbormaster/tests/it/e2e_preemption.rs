@@ -5,6 +5,7 @@
 //! pod without a grace period disappears when it is deleted.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -117,7 +118,16 @@ fn a_pod_evicts_only_the_pods_in_its_way_and_waits_until_they_are_gone(server: S
     eventually("the late pod evicts other pods", PATIENCE, || {
         (scene.evicted() == ["low-best", "many-1", "many-2"]).then_some(())
     });
-    assert_eq!(deletes(&scene), 3);
+    // A node of another test may cause an attempt between the answer to a deletion and the event that shows it. The
+    // victim is then deleted once more, which changes nothing.
+    let deleted = || -> BTreeSet<String> {
+        let records = scene.proxy.records(|request| request.method == "DELETE");
+        records.into_iter().map(|record| record.request.path).collect()
+    };
+    let paths = ["low-best", "many-1", "many-2"].map(|name| format!("{PODS}/{}", scene.full(name)));
+    eventually("the proxy has noted the deletions", PATIENCE, || {
+        (deleted() == paths.clone().into()).then_some(())
+    });
     scene.ends_well(harbormaster);
 }
 
