@@ -14,7 +14,11 @@ mod judge;
 use std::sync::Arc;
 
 use harbormaster_api::{Pod, Str, Timestamp, pod::PodCondition, requests::StatusRule};
-use harbormaster_framework::{pod::PodInfo, resource::CustomChange};
+use harbormaster_framework::{
+    attempt::{Attempt, AttemptError},
+    pod::PodInfo,
+    resource::CustomChange,
+};
 use rustc_hash::FxHashMap;
 
 pub use comparison::{Comparison, Finding, Gap, Kind};
@@ -228,9 +232,7 @@ impl Shadow {
     fn compare(&mut self, pod: Arc<PodInfo>, theirs: Option<&Str>, clock: Clock<'_>) {
         let Some(profile) = self.judge.profile_of(&pod).filter(|_| self.compares) else { return };
         let begun = clock();
-        self.refresh(begun);
-        let nominated = self.nominator.of(&self.pods).rows_for(&pod, &self.cache.cluster);
-        let found = self.judge.find(&mut self.cache.cluster, profile, &pod, &nominated);
+        let found = self.decide(profile, &pod, begun);
         let took = clock().since(begun);
         let finding = self.judge.weigh(&mut self.cache.cluster, profile, &pod, found, theirs);
         let appeared = self.appeared.get(&pod.uid).and_then(|appearance| appearance.time);
@@ -329,18 +331,23 @@ impl Shadow {
     /// Returns true if both schedulers decide alike about a pod that is on no node.
     fn agree(&mut self, pod: &Arc<PodInfo>, theirs: Option<&Str>, now: Timestamp) -> bool {
         let Some(profile) = self.judge.profile_of(pod) else { return false };
-        self.refresh(now);
-        let nominated = self.nominator.of(&self.pods).rows_for(pod, &self.cache.cluster);
-        let found = self.judge.find(&mut self.cache.cluster, profile, pod, &nominated);
+        let found = self.decide(profile, pod, now);
         let finding = self.judge.weigh(&mut self.cache.cluster, profile, pod, found, theirs);
         !finding.is_difference()
     }
 
-    /// Brings the cluster up to date for a decision.
-    fn refresh(&mut self, now: Timestamp) {
+    /// Finds a node for a pod on the cluster as it is.
+    fn decide(
+        &mut self,
+        profile: usize,
+        pod: &Arc<PodInfo>,
+        now: Timestamp,
+    ) -> Result<Attempt, AttemptError> {
         self.cache.cluster.refresh();
         self.cache.cluster.set_now(now);
         self.nominator.show(&self.pods, &mut self.cache.cluster);
+        let nominated = self.nominator.of(&self.pods).rows_for(pod, &self.cache.cluster);
+        self.judge.find(&mut self.cache.cluster, profile, pod, &nominated)
     }
 }
 

@@ -75,6 +75,7 @@ use harbormaster_api::features::Features;
 use harbormaster_config::{Emulation, FeatureGates};
 use harbormaster_framework::registry::Registry;
 use harbormaster_setup::Choices;
+use tokio::runtime::Runtime;
 
 /// The version of Harbormaster.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -242,6 +243,12 @@ fn features(emulated_version: &str, feature_gates: &[String]) -> Result<Features
     let emulation = Emulation::parse([emulated_version], [], SIMULATED).map_err(|e| e.to_string())?;
     let gates = feature_gates.iter().map(String::as_str);
     Ok(FeatureGates::parse_at(gates, emulation).map_err(|e| e.to_string())?.features())
+}
+
+/// Returns a runtime on this thread.
+fn runtime() -> Result<Runtime, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| format!("starting the runtime: {e}"))
 }
 
 /// Runs a command with its options.

@@ -158,9 +158,7 @@ impl Export {
     /// # Errors
     /// If the cluster cannot be reached, nodes or pods cannot be listed, or `receive` fails.
     pub(super) fn read(&self, access: &Access, receive: Receiver<'_>) -> Result<Option<u32>, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|e| format!("starting the runtime: {e}"))?;
-        runtime.block_on(async {
+        super::runtime()?.block_on(async {
             let client = access.connection().client(1).await.map_err(|e| e.to_string())?;
             self.list_all(&client, receive).await?;
             self.fetch_all(&client, receive).await?;

@@ -116,11 +116,7 @@ fn run(program: &Program, given: &Flags, level: &log::Threshold) -> Result<(), S
     let candidates = Candidates::of(given, settings)?;
     #[cfg(target_os = "linux")]
     super::patience::let_others_finish();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| format!("starting the runtime: {e}"))?;
-    runtime.block_on(schedule(given, source, candidates, (port, recording), level))
+    super::runtime()?.block_on(schedule(given, source, candidates, (port, recording), level))
 }
 
 /// Returns the place and the size of the recording, if there is to be one.

@@ -141,11 +141,7 @@ fn start(program: &Program, given: &Flags, own: &OwnFlags, level: &log::Threshol
     let source = given.config.given().map(|path| files::read(path)).transpose()?;
     let settings = |release| Settings::of(program.choices(), given, source.as_ref(), release);
     let candidates = Candidates::of(given, settings)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| format!("starting the runtime: {e}"))?;
-    match runtime.block_on(watch(given, own, candidates, port, level))? {
+    match super::runtime()?.block_on(watch(given, own, candidates, port, level))? {
         Some(report) => publish(&report, own),
         None => Ok(()),
     }

@@ -16,8 +16,7 @@ pub(super) fn ask(from: &str, connection: &ConnectionConfig, pod: &str) -> Resul
         return Err(format!("{pod:?} is not the name of a pod: expected NAME or NAMESPACE/NAME"));
     }
     let path = format!("/debug/why?namespace={namespace}&pod={name}");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let reply = runtime.map_err(|e| format!("starting the runtime: {e}"))?.block_on(async {
+    let reply = super::runtime()?.block_on(async {
         let client = connection.client(1).await.map_err(|e| e.to_string())?;
         client.get(&path).await.map_err(|e| format!("{from}: {}", e.to_string().trim_end()))
     })?;
