@@ -6,10 +6,11 @@
 //!   one row, so only that row must be evaluated again for the next pod of the same template. The cost of a decision is
 //!   therefore almost independent of the number of nodes.
 //! - The [`budget`] keeps entries that are used repeatedly, as a segmented LRU cache does. New slates and columns enter
-//!   a small probationary segment; their second use moves them to the protected segment. The fingerprint of an entry
+//!   the probationary segment; their second use moves them to the protected segment. The fingerprint of an entry
 //!   that is evicted from the probationary segment is remembered for a while ([`recently_evicted`]); if the entry is
-//!   needed again, it goes straight to the protected segment. Both segments have a bound in bytes, which grows with the
-//!   node table, and evict the least recently used entries first.
+//!   needed again, it goes straight to the protected segment. Both segments evict the least recently used entries first.
+//!   The bound in bytes grows with the node table. The probationary segment has an eighth of it, and what the protected
+//!   segment leaves free.
 //!
 //! Invariant: cached answers equal those that the plugins would give now.
 

@@ -6,7 +6,7 @@ use super::{AnswerCache, Column, recently_evicted::RecentlyEvicted, slate::Colum
 const BYTES_PER_ROW: usize = 16 << 10;
 /// Size limit of the cache for a small cluster, in bytes.
 const MIN_BYTES: usize = 4 << 20;
-/// The limit of the probationary segment is the size limit divided by this number; the protected segment gets the rest.
+/// The size limit divided by this number is left to the probationary segment even if the protected segment is full.
 const PROBATIONARY_SHARE: usize = 8;
 
 /// Segment of the cache that an entry is in.
@@ -21,7 +21,7 @@ pub(super) enum Segment {
 
 impl Segment {
     /// Both segments, in the order in which they are shrunk.
-    const ALL: [Self; 2] = [Self::Probationary, Self::Protected];
+    const ALL: [Self; 2] = [Self::Protected, Self::Probationary];
 }
 
 /// Segment and last use of a cache entry.
@@ -49,6 +49,8 @@ pub(super) struct Budget {
     count: [usize; 2],
     /// [`Self::answers`] of each segment when its size was last measured.
     measured: [usize; 2],
+    /// Size of the protected segment in bytes when it was last measured.
+    protected: usize,
     /// Value of the attempt counter at the last call to [`AnswerCache::forget_unused`].
     unused_since: u64,
 }
@@ -92,27 +94,36 @@ impl Budget {
         self.count[segment as usize] * (rows + 1)
     }
 
+    /// Returns true if a segment has grown by an eighth since it was measured.
+    fn has_grown(&self, segment: Segment, rows: usize) -> bool {
+        let measured = self.measured[segment as usize];
+        self.answers(segment, rows) > measured + measured / 8
+    }
+
     /// Size limit of a segment in bytes.
     fn bytes(&self, segment: Segment, rows: usize) -> usize {
         let all = self.at_most.min(MIN_BYTES.max(BYTES_PER_ROW * rows));
-        let probationary = all / PROBATIONARY_SHARE;
+        let reserved = all / PROBATIONARY_SHARE;
         match segment {
-            Segment::Probationary => probationary,
-            Segment::Protected => all - probationary,
+            Segment::Protected => all - reserved,
+            Segment::Probationary => reserved.max(all.saturating_sub(self.protected)),
         }
     }
 }
 
 impl AnswerCache {
-    /// Removes the least recently used entries until the rest is within the limits. Measuring visits every entry, so a
-    /// segment is measured only after it has grown by an eighth; the limits may be exceeded slightly.
+    /// Removes the least recently used entries until the rest is within the limits. Measuring visits every entry, so the
+    /// segments are measured only after one has grown by an eighth; the limits may be exceeded slightly.
     pub(super) fn enforce_budget(&mut self, rows: usize) {
+        if !Segment::ALL.iter().any(|segment| self.budget.has_grown(*segment, rows)) {
+            return;
+        }
         for segment in Segment::ALL {
-            let measured = self.budget.measured[segment as usize];
-            if self.budget.answers(segment, rows) > measured + measured / 8 {
-                self.shrink(segment, self.budget.bytes(segment, rows));
-                self.budget.measured[segment as usize] = self.budget.answers(segment, rows);
+            let size = self.shrink(segment, self.budget.bytes(segment, rows));
+            if segment == Segment::Protected {
+                self.budget.protected = size;
             }
+            self.budget.measured[segment as usize] = self.budget.answers(segment, rows);
         }
     }
 
@@ -124,7 +135,8 @@ impl AnswerCache {
         }
     }
 
-    fn shrink(&mut self, segment: Segment, at_most: usize) {
+    /// Removes entries of a segment until the rest is within the limit. Returns the size of the rest in bytes.
+    fn shrink(&mut self, segment: Segment, at_most: usize) -> usize {
         let items = self.oldest_first(|usage| usage.segment == segment);
         let mut size = items.iter().map(|item| self.size_of(*item)).sum::<usize>();
         for item in items {
@@ -133,6 +145,7 @@ impl AnswerCache {
             }
             size -= self.remove(item);
         }
+        size
     }
 
     fn oldest_first(&self, which: impl Fn(&Usage) -> bool) -> Vec<CacheItem> {
