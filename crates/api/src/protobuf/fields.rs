@@ -130,7 +130,20 @@ impl<'a> Raw<'a> {
 }
 
 /// Takes the next field from a message: its number and value. Returns `None` at the end.
+#[inline]
 pub(super) fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<(u64, Raw<'a>)>, Error> {
+    // Most fields have a small number and a short text or message.
+    if let [tag @ ..0x80, length @ ..0x80, left @ ..] = *rest
+        && tag & 7 == 2
+        && let Some((value, left)) = left.split_at_checked(usize::from(*length))
+    {
+        *rest = left;
+        return Ok(Some((u64::from(tag >> 3), Raw::Bytes(value))));
+    }
+    any_next(rest)
+}
+
+fn any_next<'a>(rest: &mut &'a [u8]) -> Result<Option<(u64, Raw<'a>)>, Error> {
     if rest.is_empty() {
         return Ok(None);
     }
@@ -159,17 +172,35 @@ pub(super) fn find(mut message: &[u8], number: u64) -> Result<Option<Raw<'_>>, E
     Ok(found)
 }
 
+#[inline]
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Error> {
-    let (taken, left) = rest.split_at_checked(length).ok_or_else(|| wrong("the message ends too early"))?;
+    let Some((taken, left)) = rest.split_at_checked(length) else { return Err(too_short()) };
     *rest = left;
     Ok(taken)
+}
+
+#[cold]
+fn too_short() -> Error {
+    wrong("the message ends too early")
 }
 
 fn fixed(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
+#[inline]
 fn varint(rest: &mut &[u8]) -> Result<u64, Error> {
+    // Most tags and lengths are one byte long.
+    match **rest {
+        [byte @ ..0x80, ref left @ ..] => {
+            *rest = left;
+            Ok(u64::from(byte))
+        }
+        _ => long_varint(rest),
+    }
+}
+
+fn long_varint(rest: &mut &[u8]) -> Result<u64, Error> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
         let byte = take(rest, 1)?[0];
