@@ -119,7 +119,8 @@ impl Binder {
             let writes = Arc::new(RecordedApi::new(api, task.profile.clone(), events));
             let api = Api::new(writes.clone());
             let cycle = BindingCycle { task, api, room, pre_binding, extenders };
-            let outcome = within(trace, traced(|| cycle.about(), cycle.run(called_off), end_of_cycle)).await;
+            let run = Box::pin(cycle.run(called_off));
+            let outcome = within(trace, traced(|| cycle.about(), run, end_of_cycle)).await;
             writes.seen().await;
             log(&cycle.task, &outcome);
             // The engine is gone only when the process ends.
@@ -184,11 +185,16 @@ struct BindingCycle {
 impl BindingCycle {
     /// Runs PreBind, Bind and PostBind. Only Bind is limited to [`BINDINGS_AT_ONCE`], since PreBind may wait for
     /// minutes. The binding can be canceled until PreBind has ended.
+    ///
+    /// Some parts are boxed: a future has room for everything that it may ever await, and each function that takes a
+    /// future and awaits it doubles the size.
     async fn run(&self, called_off: Option<oneshot::Receiver<&'static str>>) -> BindOutcome {
         let prepare = async {
             match called_off {
                 Some(called_off) => {
-                    traced(|| point(Stage::PreBind), self.pre_bind_unless(called_off), end_of_step).await
+                    let work =
+                        traced(|| point(Stage::PreBind), self.pre_bind_unless(called_off), end_of_step);
+                    Box::pin(work).await
                 }
                 None => Ok(()),
             }
@@ -200,7 +206,7 @@ impl BindingCycle {
         let bound = match self.bind_by_extender().await {
             Some(bound) => bound,
             None => {
-                let bind = traced(|| point(Stage::Bind), self.bind(), end_of_step);
+                let bind = traced(|| point(Stage::Bind), Box::pin(self.bind()), end_of_step);
                 self.measured(Stage::Bind, status, bind).await
             }
         };
@@ -270,7 +276,8 @@ impl BindingCycle {
     /// Lets an extender bind the pod. Returns `None` if no extender binds it.
     async fn bind_by_extender(&self) -> Option<Result<(), BindOutcome>> {
         let (extenders, leadership) = self.extenders.as_ref()?;
-        let bound = extenders.get()?.bind(self.task.pod(), self.task.node(), leadership).await?;
+        let extenders = extenders.get()?;
+        let bound = Box::pin(extenders.bind(self.task.pod(), self.task.node(), leadership)).await?;
         Some(bound.map_err(BindOutcome::Failed))
     }
 
