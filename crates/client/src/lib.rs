@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`client`] (one request), [`error`] (failures of a request), [`config`] (choice of the server),
 //! `kubeconfig`, `access`, `credentials`, `exec_plugin` and `tls` (address, authentication and trust), [`connections`]
-//! (when connections are abandoned), [`network`] (how connections are made), [`limiter`], [`backoff`] and [`retries`]
+//! (when connections are abandoned), [`network`] (how connections are made; `wide` is their buffer), [`limiter`], [`backoff`] and [`retries`]
 //! (when requests are sent and retried), `reachability` (logging of outages), `recovery` (their end), [`observe`]
 //! (metrics and traces), [`gate`] (permission to write).
 //!
@@ -37,6 +37,7 @@ mod reachability;
 mod recovery;
 pub mod retries;
 mod tls;
+mod wide;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod fake_server;

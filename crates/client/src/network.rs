@@ -25,6 +25,7 @@ use crate::{
     config::ClientError,
     credentials::{Authorizer, CredentialsError},
     tls::{TlsError, TlsOptions},
+    wide::WideTcp,
 };
 
 /// Time limit for making a connection, including the TLS handshake.
@@ -102,7 +103,7 @@ fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
 }
 
 /// Makes connections.
-pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<WideTcp>>, BoxError>;
 
 /// A pool of connections. All HTTP clients of the scheduler use this type, so that the HTTP code is compiled only once.
 #[derive(Clone)]
@@ -180,6 +181,7 @@ pub fn connector(tls: ClientConfig, name: Option<ServerName<'static>>, http2: bo
     tcp.set_keepalive(Some(PING_AFTER));
     tcp.set_keepalive_interval(Some(PING_LIMIT / KERNEL_PINGS));
     tcp.set_keepalive_retries(Some(KERNEL_PINGS));
+    let tcp = tcp.map_response(|stream: TokioIo<TcpStream>| TokioIo::new(WideTcp::new(stream.into_inner())));
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = name {
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));

@@ -89,6 +89,7 @@ impl Events {
                 messages.push(piece.split_to(end).slice(PREFIX..));
                 continue;
             }
+            self.begun.reserve(missing);
             self.begun.extend_from_slice(&piece.split_to(missing.min(piece.len())));
             if self.begun.len() == end {
                 messages.push(Bytes::from(std::mem::take(&mut self.begun)).slice(PREFIX..));

@@ -101,15 +101,22 @@ pub struct Decoded<K> {
 }
 
 impl<K: Clone + Eq + Hash> Decoded<K> {
-    /// Notes the state of an object, and decodes the object unless the state is known.
+    /// Notes the state of an object, and decodes the object unless the state is known. `decode` also returns the key
+    /// that the object has; an object that was not known is noted by it, so that both share the key's text.
     fn unless_known(
         known: &mut Known<K>,
         key: K,
         mark: Option<Mark>,
         version: Str,
-        decode: impl FnOnce() -> Result<Input, DecodeError>,
+        decode: impl FnOnce() -> Result<(K, Input), DecodeError>,
     ) -> Result<Self, DecodeError> {
-        let input = known.is_news(key.clone(), mark).then(decode).transpose()?;
+        let is_news = known.renew(&key, mark);
+        let decoded = is_news.unwrap_or(true).then(decode).transpose();
+        if is_news.is_none() {
+            let own = decoded.as_ref().ok().and_then(|decoded| Some(&decoded.as_ref()?.0));
+            known.add(own.unwrap_or(&key).clone(), mark);
+        }
+        let input = decoded?.map(|(_, input)| input);
         Ok(Self { key, version, input })
     }
 }
@@ -147,7 +154,10 @@ impl Kind for Pods {
             true => known.mark(&draft, &version),
             false => known.mark_version(&version),
         };
-        Decoded::unless_known(known, key, mark, version, || draft.finish(decoder).map(Input::Pod))
+        Decoded::unless_known(known, key, mark, version, || {
+            let pod = draft.finish(decoder)?;
+            Ok((pod.uid.clone(), Input::Pod(pod)))
+        })
     }
 
     fn key(&self, _namespace: &str, _name: &str, uid: &str) -> Str {
@@ -184,7 +194,10 @@ impl Kind for Nodes {
         let draft = NodeDraft::read(object)?;
         let (key, version) = (Str::from(draft.name()), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
-        Decoded::unless_known(known, key, mark, version, || draft.finish(decoder).map(Input::Node))
+        Decoded::unless_known(known, key, mark, version, || {
+            let node = draft.finish(decoder)?;
+            Ok((node.name.clone(), Input::Node(node)))
+        })
     }
 
     fn key(&self, _namespace: &str, name: &str, _uid: &str) -> Str {
@@ -255,7 +268,10 @@ impl Kind for BuiltInKind {
         let draft = ObjectDraft::read(self.kind, object)?;
         let (key, version) = (draft.key(), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
-        Decoded::unless_known(known, key, mark, version, || draft.finish(decoder).map(Input::Object))
+        Decoded::unless_known(known, key, mark, version, || {
+            let object = draft.finish(decoder)?;
+            Ok((object.key(), Input::Object(object)))
+        })
     }
 
     fn key(&self, namespace: &str, name: &str, _uid: &str) -> ObjectKey {
@@ -359,7 +375,7 @@ impl Kind for CustomKind {
                     RawContent::Json(upgraded.map_err(|error| wrong(error.to_string()))?.unwrap_or(json))
                 }
             };
-            Ok(Input::Custom(RawObject { key, content }))
+            Ok((key.clone(), Input::Custom(RawObject { key, content })))
         })
     }
 

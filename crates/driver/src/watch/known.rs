@@ -3,14 +3,15 @@
 //! Most updates in a settled cluster are heartbeats of nodes and statuses of running pods. An update that does not
 //! change the mark changes nothing that is decoded: it ends here, and does not wake the engine.
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::{hash::Hash, num::NonZeroU64};
 
+use ahash::RandomState;
 use rustc_hash::FxHashMap;
 
-/// Mark of an object's state. To the engine, two states of an object with equal marks are the same. Marks are keyed
-/// hashes, so nobody can construct a change that keeps the mark.
+/// Mark of an object's state. To the engine, two states of an object with equal marks are the same. Marks are hashes
+/// with a random key that never leaves the process, so nobody can look for a change that keeps the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark(u64);
+pub(super) struct Mark(NonZeroU64);
 
 /// The known objects by key.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Known<K> {
 
 impl<K> Default for Known<K> {
     fn default() -> Self {
-        Self { marks: FxHashMap::default(), hashing: RandomState::new(), needs_versions: false }
+        Self { marks: FxHashMap::default(), hashing: RandomState::default(), needs_versions: false }
     }
 }
 
@@ -38,19 +39,29 @@ impl<K: Eq + Hash> Known<K> {
     pub(super) fn mark(&self, essence: &impl Hash, version: &str) -> Option<Mark> {
         match self.needs_versions {
             true => self.mark_version(version),
-            false => Some(Mark(self.hashing.hash_one(essence))),
+            false => Some(self.hashed(essence)),
         }
     }
 
     /// Returns the mark of an object of which every version matters; `None` if the object has no version.
     pub(super) fn mark_version(&self, version: &str) -> Option<Mark> {
-        (!version.is_empty()).then(|| Mark(self.hashing.hash_one(version)))
+        (!version.is_empty()).then(|| self.hashed(&version))
     }
 
-    /// Notes the state of an object. Returns true if it is new, so that the engine must be told.
-    pub(super) fn is_news(&mut self, key: K, mark: Option<Mark>) -> bool {
-        let before = self.marks.insert(key, mark);
-        mark.is_none() || before != Some(mark)
+    fn hashed(&self, state: &impl Hash) -> Mark {
+        Mark(NonZeroU64::new(self.hashing.hash_one(state)).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// Notes the state of a known object. Returns true if the state is new, so that the engine must be told; `None` if
+    /// the object is not known.
+    pub(super) fn renew(&mut self, key: &K, mark: Option<Mark>) -> Option<bool> {
+        let before = std::mem::replace(self.marks.get_mut(key)?, mark);
+        Some(mark.is_none() || before != mark)
+    }
+
+    /// Adds an object that was not known.
+    pub(super) fn add(&mut self, key: K, mark: Option<Mark>) {
+        self.marks.insert(key, mark);
     }
 
     /// Forgets an object. Returns false if it was not known.
