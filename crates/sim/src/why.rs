@@ -1,25 +1,32 @@
 //! Answers to "why is this pod pending?", with the smallest changes that would place the pod.
 //!
-//! Reading order: `change` (one change and its effect on a pod), `trials` (tries changes on the cluster),
-//! `ideas` (changes worth trying), `pod_remedies` (changes to the pod), `cluster_remedies` (changes to the rest
-//! of the cluster), `wakers` (events after which the pod is tried again).
+//! Reading order: `change` (one change and its effect on a pod), `edits` (its effect on the cluster), `trials` (tries
+//! changes on the cluster), `ideas` (changes worth trying), `pod_remedies` (changes to the pod), `cluster_remedies`
+//! (changes to the rest of the cluster, with `obstacles`, `repulsion` and `promotion`), `wakers` (events after which the
+//! pod is tried again).
 //!
 //! Invariant: a remedy is listed only after the profile's plugins have accepted the changed pod on the changed cluster.
 
 mod change;
 mod cluster_remedies;
+mod edits;
 mod ideas;
 mod lowering;
+mod obstacles;
 mod pod_remedies;
+mod promotion;
+mod repulsion;
 mod trials;
 mod wakers;
+mod workload;
 
 use harbormaster_api::Pod;
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::attempt::AttemptError;
 use serde::Serialize;
 
-pub use change::Change;
+pub use change::{Change, Move, Place};
+pub use promotion::Victims;
 pub use wakers::Waker;
 
 use crate::{
@@ -29,6 +36,7 @@ use crate::{
     report::PodReport,
     simulate::{explain_simulated, simulate_for_questions},
 };
+use promotion::{PriorityClass, priority_classes};
 use trials::Trials;
 use wakers::wakers;
 
@@ -43,8 +51,16 @@ pub struct Why {
     pub explanation: Option<PodExplanation>,
     /// Events that make the scheduler try the waiting pod again, for each plugin that rejects it on some node.
     pub woken_by: Vec<Waker>,
+    /// Pods that the scheduler would evict for the waiting pod as it is. A simulation evicts them itself.
+    pub evicts: Option<Victims>,
     /// Changes that would place the waiting pod, the smallest first.
     pub remedies: Vec<Remedy>,
+}
+
+impl Why {
+    fn new(pod: PodReport, explanation: Option<PodExplanation>) -> Self {
+        Self { pod, explanation, woken_by: Vec::new(), evicts: None, remedies: Vec::new() }
+    }
 }
 
 /// Changes that together place the pod, while none of them does without the others.
@@ -87,13 +103,14 @@ pub fn why(
     let Some(pod) = cluster.pending.iter().find(|pod| pod.full_name() == name).cloned() else {
         return Ok(None);
     };
+    let classes = priority_classes(&cluster);
     let again = cluster.clone();
     let (report, cache) = simulate_for_questions(config.clone(), cluster, progress);
     let Some(told) = report.pods.iter().find(|told| told.pod == name).cloned() else { return Ok(None) };
     if told.node.is_none() {
-        return answer(&config, Judge::over(&config, cache), pod, told).map(Some);
+        return answer(&config, Judge::over(&config, cache), pod, (told, classes)).map(Some);
     }
-    let mut answer = Why { pod: told, explanation: None, woken_by: Vec::new(), remedies: Vec::new() };
+    let mut answer = Why::new(told, None);
     explain_simulated(config, again, &report, &|told| told.pod == name, &mut |_, said| {
         answer.explanation = Some(said);
     });
@@ -110,25 +127,35 @@ pub fn why_independent(
     cluster: Inventory,
     name: &str,
 ) -> Result<Option<Why>, AttemptError> {
+    let classes = priority_classes(&cluster);
     let (mut judge, pending) = Judge::of(config, cluster);
     let Some(pod) = pending.iter().find(|pod| pod.full_name() == name) else { return Ok(None) };
     let told = judge.report(pod);
-    answer(config, judge, Pod::clone(&pod.pod), told).map(Some)
+    answer(config, judge, Pod::clone(&pod.pod), (told, classes)).map(Some)
 }
 
 /// Explains a pod on the cluster of `judge`, and finds remedies if the pod has no node.
-fn answer(config: &EngineConfig, mut judge: Judge, pod: Pod, told: PodReport) -> Result<Why, AttemptError> {
+fn answer(
+    config: &EngineConfig,
+    mut judge: Judge,
+    pod: Pod,
+    (told, classes): (PodReport, Vec<PriorityClass>),
+) -> Result<Why, AttemptError> {
     let info = judge.cache.info(pod.clone());
     let explanation = judge.explain(&info);
-    let mut answer = Why { pod: told, explanation, woken_by: Vec::new(), remedies: Vec::new() };
+    let mut answer = Why::new(told, explanation);
     let profile = config.profiles.iter().find(|profile| *profile.name() == pod.spec.scheduler_name);
     let Some(profile) = profile.filter(|_| answer.pod.node.is_none()) else { return Ok(answer) };
     answer.woken_by = wakers(profile, answer.explanation.as_ref(), answer.pod.pre_enqueue.as_ref());
-    let mut trials = Trials::new(judge, pod);
+    let mut trials = Trials { judge, pod, classes };
     // Gates do not depend on the cluster, so a gated pod that fits needs no other change.
     if trials.fits(&[])?.is_empty() {
+        answer.evicts = trials.evicts()?;
         answer.remedies = trials.pod_remedies()?;
         answer.remedies.extend(trials.cluster_remedies()?);
+        if answer.evicts.is_none() {
+            answer.remedies.extend(trials.raise_priority(&[])?);
+        }
         answer.remedies.sort_by_key(Remedy::rank);
     }
     Ok(answer)

@@ -9,7 +9,7 @@ use clap::{Args, Command};
 use harbormaster_api::{Pod, similar::did_you_mean};
 use harbormaster_client::{ConnectionConfig, Overrides};
 use harbormaster_manifests::edits::ObjectName;
-use harbormaster_sim::{Change, Inventory, Remedy, Waker, Why, report::Fate};
+use harbormaster_sim::{Change, Inventory, Remedy, Victims, Waker, Why, report::Fate};
 use serde::Serialize;
 
 use super::{
@@ -181,7 +181,7 @@ fn render(told: &Why, style: Style) -> String {
     if let Some(said) = &told.explanation {
         text += &table::explanation(&told.pod, said, style);
     }
-    text + &wakers(told, style) + &remedies(told, style)
+    text + &wakers(told, style) + &evicted(told, style) + &remedies(told, style)
 }
 
 fn headline(told: &Why, style: Style) -> String {
@@ -206,6 +206,16 @@ fn wakers(told: &Why, style: Style) -> String {
         table.add([plugin.into(), events.join("; ").into()]);
     }
     format!("\n{}", table.render(style))
+}
+
+/// Returns what the scheduler would do with other pods, if it would do something.
+fn evicted(told: &Why, style: Style) -> String {
+    let Some(Victims { node, victims, violations }) = &told.evicts else { return String::new() };
+    let budgets = match violations {
+        0 => String::new(),
+        many => format!(" ({many} of them against a disruption budget)"),
+    };
+    lines(&format!("\nIt would evict {} from node {node}{budgets}.", victims.join(", ")), style)
 }
 
 fn lines(text: &str, style: Style) -> String {
