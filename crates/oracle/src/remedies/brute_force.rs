@@ -118,7 +118,8 @@ fn volumes(question: &mut Question<'_>, answer: &Why) -> Result<Vec<String>> {
     Ok(missed)
 }
 
-/// Tries all priority classes below the proposed one, and compares the victims of the pod as it is.
+/// Tries all priority classes below the proposed one. A class counts if the pod fits once the victims on any candidate
+/// node are gone: PreFilter may judge otherwise then than in the search for victims. Also compares the victims of the pod as it is.
 fn classes(question: &mut Question<'_>, answer: &Why) -> Result<Vec<String>> {
     let pod = question.pod_object()?;
     if !pod["status"]["nominatedNodeName"].is_null() || pod["spec"]["preemptionPolicy"] == "Never" {
@@ -137,9 +138,12 @@ fn classes(question: &mut Question<'_>, answer: &Why) -> Result<Vec<String>> {
     let mut missed = Vec::new();
     for priority in priorities.into_iter().filter(|value| proposed.is_none_or(|known| *value < known)) {
         let changed = question.with_priority(priority);
-        if let Some(candidates) = question.candidates(changed)?
-            && !candidates.is_empty()
-        {
+        let candidates = question.candidates(changed.clone())?.unwrap_or_default();
+        let mut all_work = !candidates.is_empty();
+        for (node, candidate) in &candidates {
+            all_work = all_work && question.fits_without(changed.clone(), &candidate.victims, node)?;
+        }
+        if all_work {
             missed.push(format!("with priority {priority}, it evicts others; proposed is {proposed:?}"));
             break;
         }

@@ -43,6 +43,18 @@ impl Question<'_> {
         Ok(verdicts.iter().any(|verdict| verdict.nodes.values().any(Option::is_none)))
     }
 
+    /// Returns true if the real plugins accept the pod on the node of a changed cluster without some pods.
+    pub(super) fn fits_without(
+        &mut self,
+        mut objects: Vec<Value>,
+        gone: &[String],
+        node: &str,
+    ) -> Result<bool> {
+        objects.retain(|object| object["kind"] != "Pod" || !gone.contains(&full_name(object)));
+        let verdicts = self.ask(objects, false)?;
+        Ok(verdicts.iter().any(|verdict| verdict.nodes.get(node).is_some_and(Option::is_none)))
+    }
+
     /// Returns the nodes of a changed cluster on which evictions make room for the pod; `None` if it fits without.
     pub(super) fn candidates(&mut self, objects: Vec<Value>) -> Result<Option<BTreeMap<String, Candidate>>> {
         let preemption = self.ask(objects, true)?.into_iter().next().and_then(|verdict| verdict.preemption);

@@ -20,6 +20,8 @@ pub(super) enum Replaced {
     NoNode(Str),
     /// A pod and its node.
     Pod(Arc<PodInfo>, Str),
+    /// A node, and its pods in their order, which decides between equally important victims.
+    Order(Str, Vec<Arc<PodInfo>>),
 }
 
 impl Trials {
@@ -28,16 +30,16 @@ impl Trials {
         match change {
             Change::Uncordon { node } => self.uncordoned(node).into_iter().collect(),
             Change::AddNode { like } => self.added(like).into_iter().collect(),
-            Change::MovePod { pod, from, to, .. } => self.moved(pod, from, Some(to)).into_iter().collect(),
+            Change::MovePod { pod, from, to, .. } => self.moved(pod, from, Some(to)),
             Change::MovePods { moves, .. } => {
-                moves.iter().filter_map(|one| self.moved(&one.pod, &one.from, Some(&one.to))).collect()
+                moves.iter().flat_map(|one| self.moved(&one.pod, &one.from, Some(&one.to))).collect()
             }
-            Change::StopPod { pod, from, .. } => self.moved(pod, from, None).into_iter().collect(),
+            Change::StopPod { pod, from, .. } => self.moved(pod, from, None),
             Change::StopPods { pods, .. } => {
-                pods.iter().filter_map(|Place { pod, from }| self.moved(pod, from, None)).collect()
+                pods.iter().flat_map(|Place { pod, from }| self.moved(pod, from, None)).collect()
             }
             Change::RaisePriority { victims, node, .. } => {
-                victims.iter().filter_map(|pod| self.moved(pod, node, None)).collect()
+                victims.iter().flat_map(|pod| self.moved(pod, node, None)).collect()
             }
             Change::DropAntiAffinityOf { workload, topology_key, .. } => {
                 self.without_anti_affinity(workload, topology_key)
@@ -53,17 +55,30 @@ impl Trials {
                 Replaced::Node(node) => drop(self.judge.cache.set_node(node)),
                 Replaced::NoNode(name) => drop(self.judge.cache.remove_node(&name)),
                 Replaced::Pod(pod, node) => self.judge.cache.set_pod(pod, &node),
+                Replaced::Order(node, pods) => {
+                    let cluster = &mut self.judge.cache.cluster;
+                    if let Some(row) = cluster.find(&node) {
+                        cluster.what_if().dry_run_end(row, pods);
+                    }
+                }
             }
         }
     }
 
     /// Removes pods from their nodes.
     pub(super) fn remove(&mut self, pods: &[(Arc<PodInfo>, Str)]) -> Vec<Replaced> {
-        let removed = pods.iter().map(|(pod, node)| {
+        let mut replaced = Vec::new();
+        for (pod, node) in pods {
+            replaced.extend(self.order_on(node));
             self.judge.cache.remove(&pod.uid);
-            Replaced::Pod(pod.clone(), node.clone())
-        });
-        removed.collect()
+            replaced.push(Replaced::Pod(pod.clone(), node.clone()));
+        }
+        replaced
+    }
+
+    fn order_on(&self, node: &Str) -> Option<Replaced> {
+        let cluster = &self.judge.cache.cluster;
+        Some(Replaced::Order(node.clone(), cluster.node(cluster.find(node)?).pods().to_vec()))
     }
 
     fn uncordoned(&mut self, name: &str) -> Option<Replaced> {
@@ -94,15 +109,17 @@ impl Trials {
     }
 
     /// Moves a pod to another node, or stops it.
-    fn moved(&mut self, pod: &str, from: &Str, to: Option<&Str>) -> Option<Replaced> {
+    fn moved(&mut self, pod: &str, from: &Str, to: Option<&Str>) -> Vec<Replaced> {
         let cluster = &self.judge.cache.cluster;
-        let there = cluster.node(cluster.find(from)?).pods();
-        let info = there.iter().find(|known| known.full_name() == pod)?.clone();
-        match to {
-            Some(to) => self.judge.cache.set_pod(info.clone(), to),
-            None => self.judge.cache.remove(&info.uid),
+        let there = cluster.find(from).map_or(&[][..], |row| cluster.node(row).pods());
+        let Some(info) = there.iter().find(|known| known.full_name() == pod).cloned() else {
+            return Vec::new();
+        };
+        let replaced = self.remove(&[(info.clone(), from.clone())]);
+        if let Some(to) = to {
+            self.judge.cache.set_pod(info, to);
         }
-        Some(Replaced::Pod(info, from.clone()))
+        replaced
     }
 
     /// Removes the required anti-affinity by a key from all pods of a workload.
@@ -117,6 +134,7 @@ impl Trials {
             let pods = node.pods().iter().filter(|pod| is_meant(pod));
             meant.extend(pods.map(|pod| (pod.clone(), node.name().clone())));
         }
+        let replaced = self.remove(&meant);
         for (pod, node) in &meant {
             let mut spec = PodSpec::clone(&pod.spec);
             if let Some(affinity) = &mut spec.pod_anti_affinity {
@@ -125,7 +143,7 @@ impl Trials {
             let info = self.judge.cache.info(Pod { spec: Arc::new(spec), ..Pod::clone(&pod.pod) });
             self.judge.cache.set_pod(info, node);
         }
-        meant.into_iter().map(|(pod, node)| Replaced::Pod(pod, node)).collect()
+        replaced
     }
 }
 

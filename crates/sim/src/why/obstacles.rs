@@ -52,8 +52,7 @@ impl Trials {
     /// Finds the smallest pod that makes enough room if it leaves its node, preferably one that fits elsewhere. If no
     /// single pod suffices, finds several pods of one workload.
     pub(super) fn make_room(&mut self) -> Result<Option<Remedy>, AttemptError> {
-        let lone = self.lone_obstacles()?;
-        if let Some(remedy) = self.smallest_clearing(lone)? {
+        if let Some(remedy) = self.smallest_room()? {
             return Ok(Some(remedy));
         }
         let single = self.single_pods();
@@ -62,6 +61,12 @@ impl Trials {
         obstacles.extend(self.workloads());
         obstacles.extend(single);
         self.smallest_clearing(obstacles)
+    }
+
+    /// Finds the smallest pod whose requests make room.
+    pub(super) fn smallest_room(&mut self) -> Result<Option<Remedy>, AttemptError> {
+        let lone = self.lone_obstacles()?;
+        self.smallest_clearing(lone)
     }
 
     /// Returns the smallest way to clear one of the obstacles. Prefers moves.

@@ -68,7 +68,10 @@ impl Trials {
             let at = (found.node.as_str()).into();
             changes.pop();
             changes.push(promotion.with(found));
-            return self.remedy_on(&at, changes);
+            // The plugins may judge the pod otherwise once the victims are gone than during the search for them.
+            if let Some(remedy) = self.remedy_on(&at, changes)? {
+                return Ok(Some(remedy));
+            }
         }
         Ok(None)
     }

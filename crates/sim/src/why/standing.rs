@@ -69,7 +69,8 @@ impl Standing {
 }
 
 fn contrasts(own: &FittingNodes, rival: &FittingNodes) -> Vec<Contrast> {
-    let score = |group: &FittingNodes, plugin: &str| group.plugins.get(plugin).map_or(0, |score| score.weighted);
+    let score =
+        |group: &FittingNodes, plugin: &str| group.plugins.get(plugin).map_or(0, |score| score.weighted);
     let names: std::collections::BTreeSet<&str> =
         own.plugins.keys().chain(rival.plugins.keys()).map(|name| name.as_ref()).collect();
     let all = names.into_iter().map(|plugin| Contrast {

@@ -9,7 +9,9 @@ use harbormaster_api::{
 };
 use harbormaster_core::EngineConfig;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Change, CustomObject, Inventory, Why, independent, why, why_independent};
+use harbormaster_sim::{
+    Change, CustomObject, Inventory, RankedNode, Why, independent, why, why_independent, why_placed,
+};
 use harbormaster_testkit::{NodeBuilder, PodBuilder, node, pod, random::Dice};
 use serde_json::json;
 
@@ -503,4 +505,31 @@ fn a_workload_that_repels_the_pod_moves_or_drops_its_anti_affinity() {
     let words = remedies(&answer);
     let moved = "move pod default/db-0 of StatefulSet default/db from node a to b";
     assert!(words.contains(&(moved.to_owned(), 1)), "{words:?}");
+}
+
+#[test]
+fn a_change_to_the_pod_is_combined_with_one_to_others_if_nothing_else_helps() {
+    let vip = |name: &str| pod(name).cpu("2").priority(9).on("a");
+    let tainted = || vec![small("a").taint("gpu", "yes", "NoSchedule").label("disk", "ssd")];
+    let pods = |other: PodBuilder| vec![other, pod("p").cpu("2").node_selector("disk", "ssd")];
+    let answer = ask_with_classes(tainted(), pods(vip("q")), &[20]);
+    let words: Vec<String> = remedies(&answer).into_iter().map(|(words, _)| words).collect();
+    let expected = "tolerate the taint gpu=yes:NoSchedule and use the priority class class-20 (20 instead of 0), which \
+                    evicts default/q from node a";
+    assert!(words.contains(&expected.to_owned()), "{words:?}");
+}
+
+#[test]
+fn a_pod_on_a_node_is_placed_anew_and_its_node_is_compared_with_the_next_best() {
+    let nodes = vec![small("a").build(), small("b").build(), small("c").unschedulable().build()];
+    let bound = vec![pod("q").cpu("1").on("a").build(), pod("p").cpu("500m").on("a").build()];
+    let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
+    let cluster = Inventory { nodes, bound, ..Inventory::default() };
+    let answer = why_placed(&setup.engine, cluster.clone(), "default/p").expect("the pod is there");
+    let standing = answer.standing.expect("the pod is on a node");
+    let node = |ranked: &Option<RankedNode>| ranked.as_ref().map(|ranked| ranked.node.clone());
+    assert_eq!((node(&standing.own), node(&standing.rival)), (Some("a".to_owned()), Some("b".to_owned())));
+    assert_eq!((standing.fits, standing.better), (2, 1), "{standing:?}");
+    assert!(standing.plugins.iter().any(|one| one.plugin == "NodeResourcesFit" && one.own < one.rival));
+    assert!(why_placed(&setup.engine, cluster, "default/none").is_none());
 }
