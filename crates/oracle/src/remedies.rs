@@ -117,8 +117,10 @@ fn check(
                 report.wrong.push(format!("seed {seed}, {name}: {}", words(remedy)));
             }
         }
-        let fits_already = answer.explanation.as_ref().is_some_and(|said| !said.fits.is_empty());
-        if !fits_already {
+        // A pod without a node may fit nevertheless, if a plugin fails when it scores the nodes.
+        let has_failed =
+            answer.explanation.as_ref().is_some_and(|said| said.error.is_some() || !said.fits.is_empty());
+        if !has_failed {
             let missed = brute_force::missed(&mut question, &answer)?;
             report.missed.extend(missed.into_iter().map(|missed| format!("seed {seed}, {name}: {missed}")));
         }

@@ -122,6 +122,10 @@ fn volumes(question: &mut Question<'_>, answer: &Why) -> Result<Vec<String>> {
 /// node are gone: PreFilter may judge otherwise then than in the search for victims. Also compares the victims of the pod as it is.
 fn classes(question: &mut Question<'_>, answer: &Why) -> Result<Vec<String>> {
     let pod = question.pod_object()?;
+    // The real plugin is asked whether or not the profile has it.
+    if question.config.to_string().contains("\"DefaultPreemption\"") {
+        return Ok(Vec::new());
+    }
     if !pod["status"]["nominatedNodeName"].is_null() || pod["spec"]["preemptionPolicy"] == "Never" {
         return Ok(Vec::new());
     }

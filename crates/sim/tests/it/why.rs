@@ -3,7 +3,7 @@
 use harbormaster_api::{
     Node, Pod,
     node::LABEL_HOSTNAME,
-    pod::{PodAffinity, PodAffinityTerm, TopologySpreadConstraint},
+    pod::{PodAffinity, PodAffinityTerm, PodClaim, TopologySpreadConstraint, VolumeSource},
     selector::LabelSelector,
     taint::TAINT_NODE_UNSCHEDULABLE,
 };
@@ -532,4 +532,14 @@ fn a_pod_on_a_node_is_placed_anew_and_its_node_is_compared_with_the_next_best() 
     assert_eq!((standing.fits, standing.better), (2, 1), "{standing:?}");
     assert!(standing.plugins.iter().any(|one| one.plugin == "NodeResourcesFit" && one.own < one.rival));
     assert!(why_placed(&setup.engine, cluster, "default/none").is_none());
+}
+
+#[test]
+fn a_volume_or_a_resource_claim_that_nobody_provides_is_dropped() {
+    let answer = ask(vec![small("a")], vec![pod("p").volume(VolumeSource::Claim("data".into()))]);
+    let words: Vec<String> = remedies(&answer).into_iter().map(|(words, _)| words).collect();
+    assert!(words.iter().any(|words| words.starts_with("drop the volume ")), "{words:?}");
+    let claim = PodClaim { name: "gpu".into(), claim: Some("gpu".into()), ..PodClaim::default() };
+    let answer = ask(vec![small("a")], vec![pod("p").spec(|spec| spec.resource_claims.push(claim))]);
+    expect(&answer, &[("drop the resource claim gpu", 1)]);
 }
