@@ -62,4 +62,5 @@ pub use input::{BindOutcome, EvictOutcome, Input};
 pub use note::{Note, Notes};
 pub use outcome::{Attempted, Outcome};
 pub use pod_state::PodState;
+pub use post_filter::Eviction;
 pub use shadow::Shadow;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Timestamp, points::ExtensionPoint};
+use harbormaster_api::{Str, Timestamp, points::ExtensionPoint};
 use harbormaster_framework::{
     api_call::ApiCall,
     attempt::{Attempt, DryRun},
@@ -23,10 +23,57 @@ use harbormaster_framework::{
 };
 
 use crate::{
+    cache::Cache,
     evictions::Victims,
     groups::Groups,
-    nominator::{NewNomination, Nominated},
+    nominator::{NewNomination, Nominated, Nominator},
+    pods::Pods,
 };
+
+/// The node and the victims that the PostFilter plugins choose.
+#[derive(Clone, Debug)]
+pub struct Eviction {
+    /// Name of the node.
+    pub node: Str,
+    /// Pods to evict from the node, the most important first.
+    pub victims: Vec<Arc<PodInfo>>,
+    /// Number of victims whose eviction violates a disruption budget.
+    pub violations: usize,
+}
+
+impl Cache {
+    /// Returns what the PostFilter plugins choose after a failed attempt, or `None` if they do not evict pods. Nominated
+    /// pods are not counted. The requests of the plugins to the API server are dropped.
+    ///
+    /// # Errors
+    /// If a plugin panics.
+    pub fn eviction_for(
+        &mut self,
+        profile: &Profile,
+        extenders: &Extenders,
+        mut attempt: Attempt,
+        pod: &PodInfo,
+    ) -> Result<Option<Eviction>, PointError> {
+        let diagnosis = attempt.take_diagnosis();
+        let (nominator, pods) = (Nominator::default(), Pods::default());
+        let mut what_if = TableWhatIf {
+            cluster: &mut self.cluster,
+            groups: &self.groups,
+            nominated: nominator.of(&pods),
+            attempt: &attempt,
+            pod,
+            offset: 0,
+            stops_early: false,
+            extenders,
+        };
+        let result = post_filter(profile, &attempt, diagnosis, pod, &mut what_if)?;
+        let Victims { pods: victims, violations } = result.victims;
+        Ok(match result.nomination {
+            NewNomination::Set(node) if !victims.is_empty() => Some(Eviction { node, victims, violations }),
+            _ => None,
+        })
+    }
+}
 
 /// Result of the PostFilter plugins.
 #[derive(Debug)]

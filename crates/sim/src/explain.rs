@@ -3,9 +3,10 @@
 use std::{cell::RefCell, sync::Arc};
 
 use harbormaster_api::{Str, features::Features};
-use harbormaster_core::{EngineConfig, cache::Cache};
+use harbormaster_core::{EngineConfig, Eviction, cache::Cache};
 use harbormaster_framework::{
     attempt::{Attempt, AttemptError, Decision, Runner, Search},
+    extender::Extenders,
     pod::PodInfo,
     profile::Profile,
     window::Rotation,
@@ -98,6 +99,7 @@ pub fn explain_independently(
 pub(crate) struct Judge {
     pub(crate) cache: Cache,
     runners: Vec<Runner>,
+    extenders: Extenders,
 }
 
 impl Judge {
@@ -105,7 +107,7 @@ impl Judge {
         let runner =
             |profile: &Arc<Profile>| Runner::new(profile.clone()).with_extenders(config.extenders.clone());
         let runners = config.profiles.iter().map(runner).collect();
-        Self { cache: Cache::for_profiles(&config.profiles), runners }
+        Self { cache: Cache::for_profiles(&config.profiles), runners, extenders: config.extenders.clone() }
     }
 
     /// Returns a judge for the cluster in an engine's cache.
@@ -175,6 +177,22 @@ impl Judge {
         }
         let rows = self.runners[at].fitting(cluster, pod)?;
         Ok(rows.into_iter().map(|row| cluster.node(row).name().clone()).collect())
+    }
+
+    /// Returns the pods that the scheduler would evict for the pod; `None` if the pod fits, or if no eviction helps.
+    pub(crate) fn eviction_for(&mut self, pod: &Arc<PodInfo>) -> Result<Option<Eviction>, AttemptError> {
+        let Some(at) = self.runner_of(pod) else { return Ok(None) };
+        let cluster = &mut self.cache.cluster;
+        cluster.refresh();
+        if cluster.node_count() == 0 {
+            return Ok(None);
+        }
+        let attempt = self.runners[at].find(cluster, pod, Search::all(&mut Rotation::default()))?;
+        if matches!(attempt.decision(), Decision::Node { .. }) {
+            return Ok(None);
+        }
+        let profile = self.runners[at].profile().clone();
+        Ok(self.cache.eviction_for(&profile, &self.extenders, attempt, pod)?)
     }
 
     /// Returns the verdicts of every plugin on every node, or `None` if no profile has the pod's scheduler name.

@@ -31,7 +31,9 @@ pub use inventory::{CustomObject, Inventory, Reading};
 pub use report::{PodReport, Report};
 pub use simulate::{explain_simulated, simulate};
 pub use usage::{NodeUsage, Usage, UsageBefore};
-pub use why::{Change, Remedy, Waker, Why, why, why_independent};
+pub use why::{
+    Change, Contrast, RankedNode, Remedy, Standing, Victims, Waker, Why, why, why_independent, why_placed,
+};
 
 use harbormaster_config::ConfigErrors;
 use harbormaster_manifests::ManifestErrors;

@@ -1,25 +1,35 @@
 //! Answers to "why is this pod pending?", with the smallest changes that would place the pod.
 //!
-//! Reading order: `change` (one change and its effect on a pod), `trials` (tries changes on the cluster),
-//! `ideas` (changes worth trying), `pod_remedies` (changes to the pod), `cluster_remedies` (changes to the rest
-//! of the cluster), `wakers` (events after which the pod is tried again).
+//! Reading order: `change` (one change and its effect on a pod), `edits` (its effect on the cluster), `trials` (tries
+//! changes on the cluster), `ideas` (changes worth trying), `pod_remedies` (changes to the pod), `cluster_remedies`
+//! (changes to the rest of the cluster, with `obstacles`, `repulsion` and `promotion`), `pairs` (changes to both), `wakers` (events after which the
+//! pod is tried again), `standing` (the node of a placed pod, compared with others).
 //!
 //! Invariant: a remedy is listed only after the profile's plugins have accepted the changed pod on the changed cluster.
 
 mod change;
 mod cluster_remedies;
+mod edits;
 mod ideas;
 mod lowering;
+mod obstacles;
+mod pairs;
 mod pod_remedies;
+mod promotion;
+mod repulsion;
+mod standing;
 mod trials;
 mod wakers;
+mod workload;
 
 use harbormaster_api::Pod;
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::attempt::AttemptError;
 use serde::Serialize;
 
-pub use change::Change;
+pub use change::{Change, Move, Place};
+pub use promotion::Victims;
+pub use standing::{Contrast, RankedNode, Standing};
 pub use wakers::Waker;
 
 use crate::{
@@ -29,6 +39,7 @@ use crate::{
     report::PodReport,
     simulate::{explain_simulated, simulate_for_questions},
 };
+use promotion::{PriorityClass, priority_classes};
 use trials::Trials;
 use wakers::wakers;
 
@@ -41,10 +52,26 @@ pub struct Why {
     /// For a waiting pod, the verdicts at the end of the simulation; for a placed pod, those of the attempt that placed
     /// it. `None` if no profile has the pod's scheduler name.
     pub explanation: Option<PodExplanation>,
+    /// For a placed pod, its node and the next best.
+    pub standing: Option<Standing>,
     /// Events that make the scheduler try the waiting pod again, for each plugin that rejects it on some node.
     pub woken_by: Vec<Waker>,
+    /// Pods that the scheduler would evict for the waiting pod as it is. A simulation evicts them itself.
+    pub evicts: Option<Victims>,
     /// Changes that would place the waiting pod, the smallest first.
     pub remedies: Vec<Remedy>,
+}
+
+impl Why {
+    /// Compares the pod's node with the next best.
+    fn compare(&mut self) {
+        let (Some(node), Some(said)) = (&self.pod.node, &self.explanation) else { return };
+        self.standing = Some(Standing::of(node, said));
+    }
+
+    fn new(pod: PodReport, explanation: Option<PodExplanation>) -> Self {
+        Self { pod, explanation, standing: None, woken_by: Vec::new(), evicts: None, remedies: Vec::new() }
+    }
 }
 
 /// Changes that together place the pod, while none of them does without the others.
@@ -87,17 +114,36 @@ pub fn why(
     let Some(pod) = cluster.pending.iter().find(|pod| pod.full_name() == name).cloned() else {
         return Ok(None);
     };
+    let classes = priority_classes(&cluster);
     let again = cluster.clone();
     let (report, cache) = simulate_for_questions(config.clone(), cluster, progress);
     let Some(told) = report.pods.iter().find(|told| told.pod == name).cloned() else { return Ok(None) };
     if told.node.is_none() {
-        return answer(&config, Judge::over(&config, cache), pod, told).map(Some);
+        return answer(&config, Judge::over(&config, cache), pod, (told, classes)).map(Some);
     }
-    let mut answer = Why { pod: told, explanation: None, woken_by: Vec::new(), remedies: Vec::new() };
+    let mut answer = Why::new(told, None);
     explain_simulated(config, again, &report, &|told| told.pod == name, &mut |_, said| {
         answer.explanation = Some(said);
     });
+    answer.compare();
     Ok(Some(answer))
+}
+
+/// Explains the pod `name` (`namespace/name`), which is on a node, on the cluster without it and without pending pods.
+/// Returns `None` if there is no such pod.
+pub fn why_placed(config: &EngineConfig, mut cluster: Inventory, name: &str) -> Option<Why> {
+    let at = cluster.bound.iter().position(|pod| pod.full_name() == name)?;
+    let mut pod = cluster.bound.remove(at);
+    cluster.pending.clear();
+    let node = pod.node_name.take();
+    pod.status.nominated_node_name = None;
+    let (mut judge, _) = Judge::of(config, cluster);
+    let info = judge.cache.info(pod);
+    let mut told = PodReport::of(&info);
+    told.node = node.map(|node| node.as_str().to_owned());
+    let mut answer = Why::new(told, judge.explain(&info));
+    answer.compare();
+    Some(answer)
 }
 
 /// Explains the pending pod `name` (`namespace/name`) on the cluster as it is, without the other pending pods. Returns
@@ -110,25 +156,41 @@ pub fn why_independent(
     cluster: Inventory,
     name: &str,
 ) -> Result<Option<Why>, AttemptError> {
+    let classes = priority_classes(&cluster);
     let (mut judge, pending) = Judge::of(config, cluster);
     let Some(pod) = pending.iter().find(|pod| pod.full_name() == name) else { return Ok(None) };
     let told = judge.report(pod);
-    answer(config, judge, Pod::clone(&pod.pod), told).map(Some)
+    answer(config, judge, Pod::clone(&pod.pod), (told, classes)).map(Some)
 }
 
 /// Explains a pod on the cluster of `judge`, and finds remedies if the pod has no node.
-fn answer(config: &EngineConfig, mut judge: Judge, pod: Pod, told: PodReport) -> Result<Why, AttemptError> {
+fn answer(
+    config: &EngineConfig,
+    mut judge: Judge,
+    pod: Pod,
+    (told, classes): (PodReport, Vec<PriorityClass>),
+) -> Result<Why, AttemptError> {
     let info = judge.cache.info(pod.clone());
     let explanation = judge.explain(&info);
-    let mut answer = Why { pod: told, explanation, woken_by: Vec::new(), remedies: Vec::new() };
+    let mut answer = Why::new(told, explanation);
     let profile = config.profiles.iter().find(|profile| *profile.name() == pod.spec.scheduler_name);
-    let Some(profile) = profile.filter(|_| answer.pod.node.is_none()) else { return Ok(answer) };
+    let Some(profile) = profile.filter(|_| answer.pod.node.is_none()) else {
+        answer.compare();
+        return Ok(answer);
+    };
     answer.woken_by = wakers(profile, answer.explanation.as_ref(), answer.pod.pre_enqueue.as_ref());
-    let mut trials = Trials::new(judge, pod);
+    let mut trials = Trials { judge, pod, classes };
     // Gates do not depend on the cluster, so a gated pod that fits needs no other change.
     if trials.fits(&[])?.is_empty() {
+        answer.evicts = trials.evicts()?;
         answer.remedies = trials.pod_remedies()?;
         answer.remedies.extend(trials.cluster_remedies()?);
+        if answer.evicts.is_none() {
+            answer.remedies.extend(trials.raise_priority(&[])?);
+        }
+        if answer.remedies.is_empty() {
+            answer.remedies = trials.pairs()?;
+        }
         answer.remedies.sort_by_key(Remedy::rank);
     }
     Ok(answer)

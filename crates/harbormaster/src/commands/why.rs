@@ -9,7 +9,7 @@ use clap::{Args, Command};
 use harbormaster_api::{Pod, similar::did_you_mean};
 use harbormaster_client::{ConnectionConfig, Overrides};
 use harbormaster_manifests::edits::ObjectName;
-use harbormaster_sim::{Change, Inventory, Remedy, Waker, Why, report::Fate};
+use harbormaster_sim::{Change, Contrast, Inventory, Remedy, Standing, Victims, Waker, Why, report::Fate};
 use serde::Serialize;
 
 use super::{
@@ -25,8 +25,8 @@ const NOTES: &str = "The other pending pods are scheduled first, as far as they 
 /// Arguments of `why`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The pod without a node: NAMESPACE/NAME, or NAME in any namespace; or a workload, of which the first pod without a
-    /// node is meant: KIND/NAME or KIND/NAMESPACE/NAME
+    /// The pod: NAMESPACE/NAME, or NAME in any namespace; or a workload, of which the first pod without a node is meant:
+    /// KIND/NAME or KIND/NAMESPACE/NAME
     #[arg(value_name = "POD")]
     pod: String,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) struct Options {
 pub(crate) fn command() -> Command {
     // `augment_args` sets the description to the doc comment of `Options`, so `about` must be called afterwards.
     Options::augment_args(Command::new("why"))
-        .about("Show why a pod has no node, and the smallest changes that would give it one")
+        .about("Show why a pod has no node, and the smallest changes that would give it one; or why it is on its node")
         .after_help(NOTES)
 }
 
@@ -81,8 +81,9 @@ fn answer(program: &Program, options: &Options) -> Result<(), String> {
         return print(options.output, &told, || why_running::render(&told, Style::of_stdout()));
     }
     let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
-    let pod = find(&options.pod, &cluster)?;
+    let (pod, is_placed) = find(&options.pod, &cluster)?;
     let told = match options.independent {
+        _ if is_placed => Ok(harbormaster_sim::why_placed(&engine, cluster, &pod)),
         true => harbormaster_sim::why_independent(&engine, cluster, &pod),
         false => {
             let mut progress = Progress::new();
@@ -114,25 +115,20 @@ fn print(output: Output, told: &impl Serialize, render: impl Fn() -> String) -> 
     }
 }
 
-/// Returns the full name of the pending pod.
-fn find(name: &str, cluster: &Inventory) -> Result<String, String> {
+/// Returns the full name of the pod, and true if it is on a node. Prefers pods without a node.
+fn find(name: &str, cluster: &Inventory) -> Result<(String, bool), String> {
     let is_called = |pod: &&Pod| if name.contains('/') { pod.full_name() == name } else { pod.name == *name };
     let found: Vec<&Pod> = cluster.pending.iter().filter(is_called).collect();
     match found[..] {
-        [pod] => Ok(pod.full_name()),
+        [pod] => Ok((pod.full_name(), false)),
         [] => match (first_of_workload(name, cluster), cluster.bound.iter().find(is_called)) {
-            (Some(pod), _) => Ok(pod.full_name()),
-            (None, Some(pod)) => {
-                let node = pod.node_name.as_deref().unwrap_or_default();
-                Err(format!(
-                    "pod {} is on node {node} already; the question is for pods without a node",
-                    pod.full_name()
-                ))
-            }
+            (Some(pod), _) => Ok((pod.full_name(), false)),
+            (None, Some(pod)) => Ok((pod.full_name(), true)),
             (None, None) => {
-                let names: Vec<String> = cluster.pending.iter().map(|pod| known_as(name, pod)).collect();
+                let all = cluster.pending.iter().chain(&cluster.bound);
+                let names: Vec<String> = all.map(|pod| known_as(name, pod)).collect();
                 let help = did_you_mean(name, names.iter().map(String::as_str));
-                Err(format!("no pod without a node is named {name:?}{help}"))
+                Err(format!("no pod is named {name:?}{help}"))
             }
         },
         _ => Err(format!(
@@ -181,7 +177,7 @@ fn render(told: &Why, style: Style) -> String {
     if let Some(said) = &told.explanation {
         text += &table::explanation(&told.pod, said, style);
     }
-    text + &wakers(told, style) + &remedies(told, style)
+    text + &standing(told, style) + &wakers(told, style) + &evicted(told, style) + &remedies(told, style)
 }
 
 fn headline(told: &Why, style: Style) -> String {
@@ -189,6 +185,10 @@ fn headline(told: &Why, style: Style) -> String {
     let message = pod.message.as_deref().unwrap_or_default();
     let times = if pod.attempts == 1 { "once".to_owned() } else { format!("{} times", pod.attempts) };
     let line = match pod.fate() {
+        // A pod that was on a node from the start has not been tried.
+        Fate::Placed if pod.attempts == 0 => {
+            format!("{} is on node {}", pod.pod, pod.node.as_deref().unwrap_or_default())
+        }
         Fate::Placed => format!("{} gets node {}", pod.pod, pod.node.as_deref().unwrap_or_default()),
         Fate::Gated => format!("{} is held back: {message}", pod.pod),
         Fate::Unschedulable => format!("{} waits, tried {times}: {message}", pod.pod),
@@ -206,6 +206,53 @@ fn wakers(told: &Why, style: Style) -> String {
         table.add([plugin.into(), events.join("; ").into()]);
     }
     format!("\n{}", table.render(style))
+}
+
+/// Returns how close the next best node is to the node of a placed pod.
+fn standing(told: &Why, style: Style) -> String {
+    let Some(Standing { own, rival, fits, better, plugins }) = &told.standing else { return String::new() };
+    let node = told.pod.node.as_deref().unwrap_or_default();
+    let sentence = match (own, rival) {
+        (None, None) => format!("If it were placed now, it would fit on no node, not even on {node}."),
+        (None, Some(rival)) => {
+            format!(
+                "If it were placed now, it would not fit on {node}. The best of {fits} nodes is {}.",
+                rival.node
+            )
+        }
+        (Some(_), None) => format!("Only {node} fits."),
+        (Some(own), Some(rival)) => {
+            let first = match better {
+                0 if own.total == rival.total => "as good as any other".to_owned(),
+                0 => "the best".to_owned(),
+                1 => "second to one that is better now".to_owned(),
+                many => format!("worse than {many} others now"),
+            };
+            format!(
+                "Of {fits} nodes that fit, {node} is {first}: its score is {}, that of {} is {}.",
+                own.total, rival.node, rival.total
+            )
+        }
+    };
+    let mut text = lines(&format!("\n{sentence}"), style);
+    if let (Some(rival), false) = (rival, plugins.is_empty()) {
+        let mut table = Table::new(["SCORE BY", node, &rival.node]);
+        for Contrast { plugin, own, rival } in plugins {
+            table.add([plugin.into(), own.to_string().into(), rival.to_string().into()]);
+        }
+        text += &format!("\n{}", table.render(style));
+    }
+    text
+}
+
+/// Returns what the scheduler would do with other pods, if it would do something.
+fn evicted(told: &Why, style: Style) -> String {
+    let Some(Victims { node, victims, violations }) = &told.evicts else { return String::new() };
+    let budgets = match violations {
+        0 => String::new(),
+        many => format!(" ({many} of them against a disruption budget)"),
+    };
+    lines(&format!("\nIt would evict {} from node {node}{budgets}.", victims.join(", ")), style)
 }
 
 fn lines(text: &str, style: Style) -> String {

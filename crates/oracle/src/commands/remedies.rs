@@ -33,6 +33,6 @@ impl Arguments {
             Format::Text => println!("{report}"),
             Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
         }
-        Ok(report.wrong.is_empty())
+        Ok(report.wrong.is_empty() && report.missed.is_empty())
     }
 }

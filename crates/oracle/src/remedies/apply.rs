@@ -5,6 +5,9 @@ use harbormaster_api::{Release, pod::Container, selector::Requirement};
 use harbormaster_sim::{Change, Inventory, Remedy};
 use serde_json::{Value, json};
 
+use super::workloads::{anti_affinity, workload_of};
+use crate::generate::is_pending;
+
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -30,11 +33,32 @@ pub(super) fn apply(objects: &mut Vec<Value>, pod: &str, remedy: &Remedy, releas
             Change::MovePod { pod, to, .. } => {
                 find(objects, "Pod", pod)?["spec"]["nodeName"] = to.as_str().into();
             }
+            Change::MovePods { moves, .. } => {
+                for one in moves {
+                    find(objects, "Pod", &one.pod)?["spec"]["nodeName"] = one.to.as_str().into();
+                }
+            }
             Change::StopPod { pod, .. } => objects.retain(|object| !is_called(object, "Pod", pod)),
+            Change::StopPods { pods, .. } => {
+                objects.retain(|object| !pods.iter().any(|stopped| is_called(object, "Pod", &stopped.pod)));
+            }
+            Change::DropAntiAffinityOf { workload, topology_key, .. } => {
+                without_anti_affinity(objects, workload, topology_key);
+            }
             of_pod => change_spec(&mut find(objects, "Pod", pod)?["spec"], of_pod),
         }
     }
     Ok(())
+}
+
+/// Removes the required anti-affinity terms with this key from the pods of a workload.
+pub(super) fn without_anti_affinity(objects: &mut [Value], workload: &str, key: &str) {
+    let pods = objects.iter_mut().filter(|object| object["kind"] == "Pod" && !is_pending(object));
+    for pod in pods.filter(|pod| workload_of(pod) == workload) {
+        if let Some(terms) = anti_affinity(pod) {
+            terms.retain(|term| term["topologyKey"] != *key);
+        }
+    }
 }
 
 fn position(change: &Change) -> usize {
@@ -76,6 +100,20 @@ fn change_spec(spec: &mut Value, change: &Change) {
             drop_term(&mut spec["affinity"]["podAntiAffinity"], *term);
         }
         Change::DropHostPort { port, protocol } => drop_port(spec, *port, protocol),
+        Change::DropVolume { volume } => {
+            if let Some(volumes) = spec["volumes"].as_array_mut() {
+                volumes.retain(|known| known["name"] != *volume.as_str());
+            }
+        }
+        Change::DropResourceClaim { claim } => {
+            if let Some(claims) = spec["resourceClaims"].as_array_mut() {
+                claims.retain(|known| known["name"] != *claim.as_str());
+            }
+        }
+        Change::RaisePriority { to, .. } => {
+            spec["priority"] = (*to).into();
+            spec["preemptionPolicy"] = "PreemptLowerPriority".into();
+        }
         _ => {}
     }
 }

@@ -13,6 +13,9 @@ use serde::Serialize;
 use super::lowering::lower;
 use crate::lack::{short, words};
 
+/// Maximum number of pods that are named; the others are only counted.
+const NAMED: usize = 3;
+
 /// A change to the pod, or to the rest of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "change")]
@@ -94,10 +97,38 @@ pub enum Change {
         /// Name of the existing node.
         like: Str,
     },
+    /// The pod lacks a volume.
+    DropVolume {
+        /// Name of the volume in the pod.
+        volume: Str,
+    },
+    /// The pod lacks a resource claim.
+    DropResourceClaim {
+        /// Name of the claim in the pod.
+        claim: Str,
+    },
+    /// The pod gets a higher priority, and evicts other pods.
+    RaisePriority {
+        /// The lowest PriorityClass of the cluster that is enough; `None` if the pod's own priority is enough, and only its
+        /// `preemptionPolicy` keeps it from evicting pods.
+        class: Option<String>,
+        /// Priority of the pod.
+        from: i32,
+        /// The new priority.
+        to: i32,
+        /// Node of the evicted pods.
+        node: Str,
+        /// `namespace/name` of the evicted pods, the most important first.
+        victims: Vec<String>,
+        /// Number of evicted pods that disruption budgets protect.
+        violations: usize,
+    },
     /// A pod of the same or a lower priority moves to another node.
     MovePod {
         /// `namespace/name` of the pod that moves.
         pod: String,
+        /// Kind and name of its workload, such as `Deployment shop/web`; `None` for a pod without a controller.
+        workload: Option<String>,
         /// Its node.
         from: Str,
         /// A node on which it fits.
@@ -107,9 +138,54 @@ pub enum Change {
     StopPod {
         /// `namespace/name` of the pod that stops.
         pod: String,
+        /// Kind and name of its workload; `None` for a pod without a controller.
+        workload: Option<String>,
         /// Its node.
         from: Str,
     },
+    /// Several pods of a workload, none of them of a higher priority, move to other nodes.
+    MovePods {
+        /// Kind and name of the workload.
+        workload: String,
+        /// The pods.
+        moves: Vec<Move>,
+    },
+    /// Several pods of a workload, none of them of a higher priority, stop. They do not all fit on other nodes.
+    StopPods {
+        /// Kind and name of the workload.
+        workload: String,
+        /// The pods.
+        pods: Vec<Place>,
+    },
+    /// The pods of a workload lack their required anti-affinity terms by one key.
+    DropAntiAffinityOf {
+        /// Kind and name of the workload.
+        workload: String,
+        /// Topology key of the terms.
+        topology_key: Str,
+        /// Number of pods that repel the pod.
+        pods: usize,
+    },
+}
+
+/// A pod that moves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// `namespace/name` of the pod.
+    pub pod: String,
+    /// Its node.
+    pub from: Str,
+    /// A node on which it fits.
+    pub to: Str,
+}
+
+/// A pod that stops.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// `namespace/name` of the pod.
+    pub pod: String,
+    /// Its node.
+    pub from: Str,
 }
 
 impl Change {
@@ -127,9 +203,17 @@ impl Change {
             Self::DropNodeSelector { .. } | Self::DropNodeAffinity { .. } => 400_000,
             Self::MovePod { .. } => 500_000,
             Self::SoftenSpread { .. } | Self::DropPodAffinity { .. } => 600_000,
-            Self::DropPodAntiAffinity { .. } | Self::DropHostPort { .. } => 700_000,
+            Self::DropPodAntiAffinity { .. }
+            | Self::DropAntiAffinityOf { .. }
+            | Self::DropHostPort { .. } => 700_000,
             Self::AddNode { .. } => 800_000,
+            Self::RaisePriority { victims, violations, .. } => {
+                850_000 + count(victims) + 10_000 * u64::try_from(*violations).unwrap_or(u64::MAX / 20_000)
+            }
             Self::StopPod { .. } => 900_000,
+            Self::MovePods { moves, .. } => 500_000 + 10_000 * count(moves),
+            Self::StopPods { pods, .. } => 900_000 + 10_000 * count(pods),
+            Self::DropVolume { .. } | Self::DropResourceClaim { .. } => 950_000,
         }
     }
 
@@ -137,7 +221,13 @@ impl Change {
     pub fn is_of_pod(&self) -> bool {
         !matches!(
             self,
-            Self::Uncordon { .. } | Self::AddNode { .. } | Self::MovePod { .. } | Self::StopPod { .. }
+            Self::Uncordon { .. }
+                | Self::AddNode { .. }
+                | Self::MovePod { .. }
+                | Self::StopPod { .. }
+                | Self::MovePods { .. }
+                | Self::StopPods { .. }
+                | Self::DropAntiAffinityOf { .. }
         )
     }
 
@@ -179,7 +269,16 @@ impl Change {
                     container.host_ports.retain(|known| known.port != *port || known.protocol != *protocol);
                 }
             }
-            Self::Uncordon { .. } | Self::AddNode { .. } | Self::MovePod { .. } | Self::StopPod { .. } => {}
+            Self::DropVolume { volume } => spec.volumes.retain(|known| known.name != *volume),
+            Self::DropResourceClaim { claim } => spec.resource_claims.retain(|known| known.name != *claim),
+            Self::RaisePriority { to, .. } => (spec.priority, spec.never_preempts) = (*to, false),
+            Self::Uncordon { .. }
+            | Self::AddNode { .. }
+            | Self::MovePod { .. }
+            | Self::StopPod { .. }
+            | Self::MovePods { .. }
+            | Self::StopPods { .. }
+            | Self::DropAntiAffinityOf { .. } => {}
         }
     }
 }
@@ -248,10 +347,58 @@ impl fmt::Display for Change {
             Self::DropHostPort { port, protocol } => write!(f, "drop the host port {port}/{protocol}"),
             Self::Uncordon { node } => write!(f, "uncordon node {node}"),
             Self::AddNode { like } => write!(f, "add a node like {like}"),
-            Self::MovePod { pod, from, to } => write!(f, "move pod {pod} from node {from} to {to}"),
-            Self::StopPod { pod, from } => write!(f, "stop pod {pod} on node {from}"),
+            Self::MovePod { pod, workload, from, to } => {
+                write!(f, "move pod {pod}{} from node {from} to {to}", of(workload))
+            }
+            Self::StopPod { pod, workload, from } => {
+                write!(f, "stop pod {pod}{} on node {from}", of(workload))
+            }
+            Self::MovePods { workload, moves } => {
+                let moves: Vec<String> = moves
+                    .iter()
+                    .map(|Move { pod, from, to }| format!("{pod} from node {from} to {to}"))
+                    .collect();
+                write!(f, "move {} pods of {workload}: {}", moves.len(), listed(&moves))
+            }
+            Self::StopPods { workload, pods } => {
+                let pods: Vec<String> =
+                    pods.iter().map(|Place { pod, from }| format!("{pod} on node {from}")).collect();
+                write!(f, "stop {} pods of {workload}: {}", pods.len(), listed(&pods))
+            }
+            Self::DropAntiAffinityOf { workload, topology_key, .. } => {
+                write!(f, "drop the pod anti-affinity by {topology_key} of {workload}")
+            }
+            Self::DropVolume { volume } => write!(f, "drop the volume {volume}"),
+            Self::DropResourceClaim { claim } => write!(f, "drop the resource claim {claim}"),
+            Self::RaisePriority { class, from, to, node, victims, violations } => {
+                match class {
+                    Some(class) => write!(f, "use the priority class {class} ({to} instead of {from})")?,
+                    None => write!(f, "allow it to preempt")?,
+                }
+                write!(f, ", which evicts {} from node {node}", listed(victims))?;
+                match violations {
+                    0 => Ok(()),
+                    1 => write!(f, ", against the disruption budget of one of them"),
+                    many => write!(f, ", against the disruption budgets of {many} of them"),
+                }
+            }
         }
     }
+}
+
+fn count<T>(list: &[T]) -> u64 {
+    u64::try_from(list.len()).unwrap_or(u64::MAX)
+}
+
+fn of(workload: &Option<String>) -> String {
+    workload.as_ref().map(|workload| format!(" of {workload}")).unwrap_or_default()
+}
+
+/// Returns the first words, and the number of the others.
+fn listed(words: &[String]) -> String {
+    let others = words.len().saturating_sub(NAMED);
+    let more = (others > 0).then(|| format!("{others} more"));
+    words.iter().take(NAMED).cloned().chain(more).collect::<Vec<_>>().join(", ")
 }
 
 fn taint_words(taint: &Taint) -> String {

@@ -3,6 +3,7 @@
 
 use harbormaster_api::{
     Pod, Str,
+    pod::{Volume, VolumeSource},
     requests::spec_request_list,
     taint::{Taint, find_untolerated},
 };
@@ -25,6 +26,9 @@ pub(super) fn ideas(pod: &Pod, cluster: &Cluster) -> Vec<Change> {
     ideas.extend(spread(pod));
     ideas.extend(affinity(pod));
     ideas.extend(host_ports(pod));
+    ideas.extend(volumes(pod));
+    let claims = pod.spec.resource_claims.iter();
+    ideas.extend(claims.map(|claim| Change::DropResourceClaim { claim: claim.name.clone() }));
     ideas
 }
 
@@ -94,4 +98,11 @@ fn host_ports(pod: &Pod) -> Vec<Change> {
     ports.sort();
     ports.dedup();
     ports.into_iter().map(|(port, protocol)| Change::DropHostPort { port, protocol }).collect()
+}
+
+/// Returns the volumes that restrict the choice of a node.
+fn volumes(pod: &Pod) -> Vec<Change> {
+    let binds = |volume: &&Volume| !matches!(volume.source, VolumeSource::Image(_));
+    let volumes = pod.spec.volumes.iter().filter(binds);
+    volumes.map(|volume| Change::DropVolume { volume: volume.name.clone() }).collect()
 }

@@ -3,14 +3,17 @@
 use harbormaster_api::{
     Node, Pod,
     node::LABEL_HOSTNAME,
-    pod::{PodAffinity, PodAffinityTerm, TopologySpreadConstraint},
+    pod::{PodAffinity, PodAffinityTerm, PodClaim, TopologySpreadConstraint, VolumeSource},
     selector::LabelSelector,
     taint::TAINT_NODE_UNSCHEDULABLE,
 };
 use harbormaster_core::EngineConfig;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Change, Inventory, Why, independent, why};
+use harbormaster_sim::{
+    Change, CustomObject, Inventory, RankedNode, Why, independent, why, why_independent, why_placed,
+};
 use harbormaster_testkit::{NodeBuilder, PodBuilder, node, pod, random::Dice};
+use serde_json::json;
 
 fn small(name: &str) -> NodeBuilder {
     node(name).allocatable("2", "4Gi", 10)
@@ -284,7 +287,25 @@ fn changed(cluster: &Inventory, changes: &[Change]) -> Inventory {
                 let pods = cluster.bound.iter_mut().filter(|known| known.full_name() == *pod);
                 pods.for_each(|pod| pod.node_name = Some(to.clone()));
             }
+            Change::MovePods { moves, .. } => {
+                for one in moves {
+                    let pods = cluster.bound.iter_mut().filter(|known| known.full_name() == one.pod);
+                    pods.for_each(|pod| pod.node_name = Some(one.to.clone()));
+                }
+            }
             Change::StopPod { pod, .. } => cluster.bound.retain(|known| known.full_name() != *pod),
+            Change::StopPods { pods, .. } => {
+                cluster.bound.retain(|known| !pods.iter().any(|one| one.pod == known.full_name()));
+            }
+            Change::DropAntiAffinityOf { workload, topology_key, .. } => {
+                let of = |pod: &&mut Pod| format!("Pod {}", pod.full_name()) == *workload;
+                for pod in cluster.bound.iter_mut().filter(of) {
+                    let spec = std::sync::Arc::make_mut(&mut pod.spec);
+                    if let Some(affinity) = &mut spec.pod_anti_affinity {
+                        affinity.required.retain(|term| term.topology_key != *topology_key);
+                    }
+                }
+            }
             _ => {}
         }
     }
@@ -355,20 +376,170 @@ fn every_remedy_places_the_pod_and_no_smaller_one_does() {
     assert!(waiting > 400 && remedies > 300, "{waiting} pods, {remedies} remedies");
 }
 
-/// Returns true if the pod gets the node of a single pod, which may make room, once that pod is gone. Pods that keep this one away by their
-/// own affinity are left out, and so are nodes that run as many pods as they may: these are not looked for.
+/// Returns true if the pod gets a node once a single pod, which may make room, is gone.
 fn one_makes_room(engine: &EngineConfig, cluster: &Inventory, pod: &Pod) -> bool {
-    let is_full = |pod: &Pod| {
-        let node = cluster.nodes.iter().find(|node| Some(&node.name) == pod.node_name.as_ref());
-        let pods = cluster.bound.iter().filter(|other| other.node_name == pod.node_name).count();
-        node.is_none_or(|node| node.allocatable.pods <= pods as i64)
-    };
-    let mut candidates = cluster.bound.iter().filter(|one| {
-        one.spec.priority <= pod.spec.priority && one.spec.pod_anti_affinity.is_none() && !is_full(one)
-    });
+    let mut candidates = cluster.bound.iter().filter(|one| one.spec.priority <= pod.spec.priority);
     candidates.any(|one| {
         let mut fewer = cluster.clone();
         fewer.bound.retain(|known| known.uid != one.uid);
-        node_for(engine, &fewer, pod) == one.node_name.as_ref().map(|node| node.as_str().to_owned())
+        node_for(engine, &fewer, pod).is_some()
     })
+}
+
+/// Returns the answer in a cluster with priority classes of these values.
+fn ask_with_classes(nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>, classes: &[i32]) -> Why {
+    let nodes: Vec<Node> = nodes.into_iter().map(NodeBuilder::build).collect();
+    let pods: Vec<Pod> = pods.into_iter().map(PodBuilder::build).collect();
+    let (bound, pending) = pods.into_iter().partition(|pod| pod.node_name.is_some());
+    let class = |value: &i32| CustomObject {
+        group: "scheduling.k8s.io".to_owned(),
+        kind: "PriorityClass".to_owned(),
+        value: json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": format!("class-{value}")}, "value": value,
+        }),
+    };
+    let custom = classes.iter().map(class).collect();
+    let cluster = Inventory { nodes, bound, pending, custom, ..Inventory::default() };
+    let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
+    let answer = why_independent(&setup.engine, cluster, "default/p");
+    answer.expect("no plugin fails").expect("the pod is pending")
+}
+
+#[test]
+fn the_lowest_class_that_is_enough_is_proposed_with_the_pods_that_it_evicts() {
+    let full = |low: i32, high: i32| {
+        vec![
+            pod("low").cpu("2").priority(low).on("a").owned_by("DaemonSet", "agent"),
+            pod("high").cpu("2").priority(high).on("b").owned_by("DaemonSet", "agent"),
+            pod("p").cpu("2"),
+        ]
+    };
+    let nodes = || vec![small("a"), small("b")];
+    for (low, high, classes, expected) in [
+        (
+            5,
+            50,
+            &[3, 10, 100][..],
+            Some("use the priority class class-10 (10 instead of 0), which evicts default/low from node a"),
+        ),
+        (
+            500,
+            50,
+            &[3, 10, 100],
+            Some(
+                "use the priority class class-100 (100 instead of 0), which evicts default/high from node b",
+            ),
+        ),
+        (500, 500, &[3, 10, 100], None),
+        (5, 50, &[], None),
+    ] {
+        let answer = ask_with_classes(nodes(), full(low, high), classes);
+        let promotion = remedies(&answer).into_iter().find(|(words, _)| words.contains("class"));
+        assert_eq!(promotion, expected.map(|words| (words.to_owned(), 1)), "{answer:?}");
+        assert_eq!(answer.evicts, None);
+    }
+    let answer = ask_with_classes(nodes(), full(-5, 50), &[100]);
+    let victims = answer.evicts.as_ref().map(|found| (found.node.as_str(), found.victims.join(",")));
+    assert_eq!(victims, Some(("a", "default/low".to_owned())));
+    assert!(!remedies(&answer).iter().any(|(words, _)| words.contains("class")), "{answer:?}");
+}
+
+#[test]
+fn several_pods_of_a_workload_make_room_if_no_single_pod_does() {
+    let of_web = |name: &str, node: &str| pod(name).cpu("1").on(node).owned_by("StatefulSet", "web");
+    let agent =
+        |name: &str, cpu: &str, node: &str| pod(name).cpu(cpu).on(node).owned_by("DaemonSet", "agent");
+    let answer = ask(
+        vec![small("a"), small("b"), small("c")],
+        vec![
+            of_web("web-0", "a"),
+            of_web("web-1", "a"),
+            agent("x", "1500m", "b"),
+            agent("y", "1500m", "c"),
+            pod("p").cpu("2"),
+        ],
+    );
+    let words = remedies(&answer);
+    let stopped = "stop 2 pods of StatefulSet default/web: default/web-0 on node a, default/web-1 on node a";
+    assert!(words.contains(&(stopped.to_owned(), 1)), "{words:?}");
+    let answer = ask(
+        vec![small("a"), small("b"), small("c")],
+        vec![
+            of_web("web-0", "a"),
+            of_web("web-1", "a"),
+            agent("x", "1", "b"),
+            agent("y", "1", "c"),
+            pod("p").cpu("2"),
+        ],
+    );
+    let words = remedies(&answer);
+    assert!(
+        words.iter().any(|(words, _)| words.starts_with("move 2 pods of StatefulSet default/web")),
+        "{words:?}"
+    );
+}
+
+#[test]
+fn a_workload_that_repels_the_pod_moves_or_drops_its_anti_affinity() {
+    let zone = "topology.kubernetes.io/zone";
+    let repels = |name: &str, node: &str| {
+        let pod = pod(name).label("app", "db").on(node).owned_by("StatefulSet", "db");
+        pod.spec(|spec| spec.pod_anti_affinity = Some(term(zone, "web")))
+    };
+    let answer = ask(
+        vec![small("a").zone("z1"), small("b").zone("z1")],
+        vec![repels("db-0", "a"), repels("db-1", "b"), pod("p").label("app", "web")],
+    );
+    let words = remedies(&answer);
+    let dropped = "drop the pod anti-affinity by topology.kubernetes.io/zone of StatefulSet default/db";
+    assert!(words.contains(&(dropped.to_owned(), 2)), "{words:?}");
+    assert!(
+        words.iter().any(|(words, _)| words.starts_with("stop 2 pods of StatefulSet default/db")),
+        "{words:?}"
+    );
+    let answer = ask(
+        vec![small("a").zone("z1"), small("b").zone("z2")],
+        vec![repels("db-0", "a"), pod("p").label("app", "web").node_selector(zone, "z1")],
+    );
+    let words = remedies(&answer);
+    let moved = "move pod default/db-0 of StatefulSet default/db from node a to b";
+    assert!(words.contains(&(moved.to_owned(), 1)), "{words:?}");
+}
+
+#[test]
+fn a_change_to_the_pod_is_combined_with_one_to_others_if_nothing_else_helps() {
+    let vip = |name: &str| pod(name).cpu("2").priority(9).on("a");
+    let tainted = || vec![small("a").taint("gpu", "yes", "NoSchedule").label("disk", "ssd")];
+    let pods = |other: PodBuilder| vec![other, pod("p").cpu("2").node_selector("disk", "ssd")];
+    let answer = ask_with_classes(tainted(), pods(vip("q")), &[20]);
+    let words: Vec<String> = remedies(&answer).into_iter().map(|(words, _)| words).collect();
+    let expected = "tolerate the taint gpu=yes:NoSchedule and use the priority class class-20 (20 instead of 0), which \
+                    evicts default/q from node a";
+    assert!(words.contains(&expected.to_owned()), "{words:?}");
+}
+
+#[test]
+fn a_pod_on_a_node_is_placed_anew_and_its_node_is_compared_with_the_next_best() {
+    let nodes = vec![small("a").build(), small("b").build(), small("c").unschedulable().build()];
+    let bound = vec![pod("q").cpu("1").on("a").build(), pod("p").cpu("500m").on("a").build()];
+    let setup = Setup::read(None, &Choices::default()).expect("the default configuration is valid");
+    let cluster = Inventory { nodes, bound, ..Inventory::default() };
+    let answer = why_placed(&setup.engine, cluster.clone(), "default/p").expect("the pod is there");
+    let standing = answer.standing.expect("the pod is on a node");
+    let node = |ranked: &Option<RankedNode>| ranked.as_ref().map(|ranked| ranked.node.clone());
+    assert_eq!((node(&standing.own), node(&standing.rival)), (Some("a".to_owned()), Some("b".to_owned())));
+    assert_eq!((standing.fits, standing.better), (2, 1), "{standing:?}");
+    assert!(standing.plugins.iter().any(|one| one.plugin == "NodeResourcesFit" && one.own < one.rival));
+    assert!(why_placed(&setup.engine, cluster, "default/none").is_none());
+}
+
+#[test]
+fn a_volume_or_a_resource_claim_that_nobody_provides_is_dropped() {
+    let answer = ask(vec![small("a")], vec![pod("p").volume(VolumeSource::Claim("data".into()))]);
+    let words: Vec<String> = remedies(&answer).into_iter().map(|(words, _)| words).collect();
+    assert!(words.iter().any(|words| words.starts_with("drop the volume ")), "{words:?}");
+    let claim = PodClaim { name: "gpu".into(), claim: Some("gpu".into()), ..PodClaim::default() };
+    let answer = ask(vec![small("a")], vec![pod("p").spec(|spec| spec.resource_claims.push(claim))]);
+    expect(&answer, &[("drop the resource claim gpu", 1)]);
 }
