@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use harbormaster_api::Release;
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::extender::Extenders;
@@ -22,14 +22,6 @@ use super::{
     features, files, manifest_files,
 };
 use crate::{scheduler, witness::Witness};
-
-/// Format of an answer about the cluster.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum Output {
-    #[default]
-    Table,
-    Json,
-}
 
 /// Arguments that name the cluster and the scheduler.
 #[derive(Debug, Args)]

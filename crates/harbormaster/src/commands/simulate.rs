@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    io::{self, BufWriter, Write as _},
+    io::{self, Write},
 };
 
 use clap::{Args, Command};
@@ -16,8 +16,9 @@ use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded, Output, Progress},
+    cluster::{ClusterOptions, Loaded, Progress},
     layout::Style,
+    output::{Output, printed},
     table, usage,
     what_if::{self, Changes},
 };
@@ -88,20 +89,15 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     extenders.check()?;
     let shown = shown(options, &all)?;
     let usage = usage.map(|before| before.after(&all));
-    let printed = match options.output {
-        Output::Json => print_json(options, &all, &shown, usage.as_ref(), again),
-        Output::Table => print_table(options, &all, &shown, usage.as_ref(), again),
-    };
-    written(printed)?;
+    printed(|out| match options.output.style() {
+        Some(style) => write_text(out, style, options, &all, &shown, usage.as_ref(), again),
+        None => {
+            let again = again.map(|again| Cell::new(Some(again)));
+            let explanations = again.map(|again| Explanations { options, all: &all, again });
+            options.output.write(out, &ReportJson { report: &shown, usage: usage.as_ref(), explanations })
+        }
+    })?;
     Ok(shown)
-}
-
-/// Turns a failed write into an error. A reader that closes the pipe is not an error.
-fn written(printed: io::Result<()>) -> Result<(), String> {
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
-        _ => Ok(()),
-    }
 }
 
 /// Simulates the cluster without and with the changes, and prints the difference.
@@ -127,20 +123,11 @@ fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
     told.changes = steps.iter().map(|step| step.edit.to_string()).collect();
     told.pods
         .retain(|pod| options.pods.is_empty() || options.pods.iter().any(|name| is_name(&pod.pod, name)));
-    let mut out = BufWriter::new(io::stdout().lock());
-    let printed = match options.output {
-        Output::Json => serde_json::to_writer_pretty(&mut out, &told)
-            .map_err(io::Error::from)
-            .and_then(|()| out.write_all(b"\n")),
-        Output::Table => {
-            let style = Style::of_stdout();
-            let usage = told.usage.as_ref();
-            let usage = usage.map(|(before, after)| usage::render(after, Some(before), options.all, style));
-            let text = what_if::render(&told, options.all, style) + &usage.unwrap_or_default();
-            out.write_all(text.as_bytes())
-        }
-    };
-    written(printed.and_then(|()| out.flush()))?;
+    options.output.print(&told, |style| {
+        let usage = told.usage.as_ref();
+        let usage = usage.map(|(before, after)| usage::render(after, Some(before), options.all, style));
+        what_if::render(&told, options.all, style) + &usage.unwrap_or_default()
+    })?;
     Ok(told)
 }
 
@@ -214,41 +201,26 @@ fn explain<E>(
     told
 }
 
-fn print_table(
+fn write_text(
+    out: &mut dyn Write,
+    style: Style,
     options: &Options,
     all: &Report,
     shown: &Report,
     usage: Option<&Usage>,
     again: SecondRun,
 ) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let style = Style::of_stdout();
-    out.write_all(table::render(shown, options.all, style).as_bytes())?;
+    let mut text = style.title("Simulated placements") + &table::render(shown, options.all, style);
     if let Some(usage) = usage {
-        out.write_all(usage::render(usage, None, options.all, style).as_bytes())?;
+        text += &usage::render(usage, None, options.all, style);
     }
+    out.write_all(style.tidy(&text).as_bytes())?;
     explain(options, all, again, &mut |pod, said| {
-        out.write_all(table::explanation(pod, &said, style).as_bytes())
-    })?;
-    out.flush()
+        out.write_all(style.tidy(&table::explanation(pod, &said, style)).as_bytes())
+    })
 }
 
-/// Writes the report as JSON, with `"usage"` and `"explanations"` if they were requested.
-fn print_json(
-    options: &Options,
-    all: &Report,
-    shown: &Report,
-    usage: Option<&Usage>,
-    again: SecondRun,
-) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    let explanations = again.map(|again| Explanations { options, all, again: Cell::new(Some(again)) });
-    serde_json::to_writer_pretty(&mut out, &ReportJson { report: shown, usage, explanations })?;
-    out.write_all(b"\n")?;
-    out.flush()
-}
-
-/// JSON form of a report, as of [`harbormaster_sim::Explained`].
+/// A report as a document, with `"usage"` and `"explanations"` if they were requested; the form of [`harbormaster_sim::Explained`].
 #[derive(Serialize)]
 struct ReportJson<'a> {
     #[serde(flatten)]

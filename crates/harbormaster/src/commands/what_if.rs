@@ -18,7 +18,7 @@ use harbormaster_sim::{
 use super::{
     alike::{self, Row},
     files,
-    layout::{Colour, Style, Table, wrapped},
+    layout::{Colour, Style, Table},
     table,
 };
 
@@ -185,17 +185,18 @@ pub(crate) fn is_harmed(pod: &ChangedPod) -> bool {
 
 /// Renders the difference that the changes make. Similar pods share a row if there are many, unless `all` is set.
 pub(crate) fn render(told: &Difference, all: bool, style: Style) -> String {
-    let mut text = lines(&format!("If you {}:", told.changes.join(", then ")), style);
+    let mut text = style.title("Difference that changes make")
+        + &style.paragraph(&format!("If you {}:", told.changes.join(", then ")));
     if !told.pods.is_empty() {
         text += "\n";
         text += &pods(&told.pods, all, style);
     }
-    text += &format!("\n{}", lines(&summary(told), style));
+    text += &format!("\n{}", style.paragraph(&summary(told)));
     let have = |totals: &std::collections::BTreeMap<&str, usize>| {
         format!("{} of {}", totals.get("placed").copied().unwrap_or(0), totals.values().sum::<usize>())
     };
     let line = format!("{} pods have a node, instead of {}", have(&told.after), have(&told.before));
-    text + &lines(&line, style)
+    text + &style.paragraph(&line)
 }
 
 fn pods(changed: &[ChangedPod], all: bool, style: Style) -> String {
@@ -215,9 +216,11 @@ fn pods(changed: &[ChangedPod], all: bool, style: Style) -> String {
             .collect();
         table.add([alike::pods(group), alike::places(&before), alike::places(group), alike::message(group)]);
     }
-    let shared =
-        if groups.len() < changed.len() { "(similar pods share a row; --all shows each)\n" } else { "" };
-    table.render(style) + shared
+    let mut text = table.render(style);
+    if groups.len() < changed.len() {
+        text += &style.paragraph("(similar pods share a row; --all shows each)");
+    }
+    text
 }
 
 /// Returns the rows of a pod before and after the change.
@@ -272,10 +275,6 @@ fn summary(told: &Difference) -> String {
         count => write!(text, "; {count} pods do not change"),
     };
     text
-}
-
-fn lines(text: &str, style: Style) -> String {
-    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
 }
 
 #[cfg(test)]
