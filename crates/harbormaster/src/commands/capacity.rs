@@ -13,6 +13,7 @@ use super::{
     layout::{Style, Table},
     manifest_files,
     output::Output,
+    what_if::Settings,
 };
 
 const NOTES: &str = "The pending pods of the cluster are scheduled first, as far as they fit. The copies preempt no pods, and their gates and groups \
@@ -29,6 +30,8 @@ pub(crate) struct Options {
     pod: String,
     #[command(flatten)]
     cluster: ClusterOptions,
+    #[command(flatten)]
+    settings: Settings,
     /// Also count copies whose first container requests another amount: RESOURCE=A,B,C or RESOURCE=A..B, which doubles
     /// A until it exceeds B
     #[arg(long, value_name = "SIZES")]
@@ -68,7 +71,8 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 /// Counts copies and prints the result.
 fn count(program: &Program, options: &Options) -> Result<(), String> {
     let sweep = options.sweep.as_deref().map(Sweep::parse).transpose()?;
-    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } =
+        options.cluster.load(program, &options.settings.steps())?;
     let pod = template(options)?;
     let sizes = sizes(&pod, sweep.as_ref());
     let pods: Vec<Pod> = sizes.iter().map(|(_, pod)| pod.clone()).collect();

@@ -9,6 +9,7 @@ use super::{
     cluster::{ClusterOptions, Loaded},
     layout::{Cell, Colour, Style, Table},
     output::Output,
+    what_if::Settings,
 };
 
 const NOTES: &str = "The nodes are cordoned first, and the cluster's pending pods are scheduled as far as they fit. A round contains the pods \
@@ -23,6 +24,8 @@ pub(crate) struct Options {
     nodes: Vec<String>,
     #[command(flatten)]
     cluster: ClusterOptions,
+    #[command(flatten)]
+    settings: Settings,
     /// Exit with code 2 if a pod cannot be evicted, or finds no room
     #[arg(long)]
     exit_code: bool,
@@ -51,7 +54,8 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 
 /// Makes the plan and prints it.
 fn plan(program: &Program, options: &Options) -> Result<DrainPlan, String> {
-    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } =
+        options.cluster.load(program, &options.settings.steps())?;
     let nodes = known(&options.nodes, &cluster)?;
     let plan = harbormaster_sim::drain_plan(engine, cluster, &nodes);
     extenders.check()?;

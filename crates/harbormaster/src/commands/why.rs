@@ -13,7 +13,9 @@ use super::{
     cluster::{ClusterOptions, Loaded, Progress},
     layout::{Cell, Colour, Style, Table},
     output::Output,
-    table, why_running,
+    table,
+    what_if::Settings,
+    why_running,
 };
 
 const NOTES: &str = "The other pending pods are scheduled first, as far as they fit, unless --independent is given. Every change that is shown has been tried: with it, the \
@@ -30,6 +32,8 @@ pub(crate) struct Options {
     pod: String,
     #[command(flatten)]
     cluster: ClusterOptions,
+    #[command(flatten)]
+    settings: Settings,
     /// Ask a running scheduler instead of reading manifests: the address of its secure port, such as https://host:10259.
     /// The credentials of the kubeconfig must allow GET on /debug/why, and its authority must be that of the scheduler's
     /// certificate, unless the flags below replace them
@@ -79,7 +83,8 @@ fn answer(program: &Program, options: &Options) -> Result<(), String> {
         let told = why_running::ask(from, &connection, &options.pod)?;
         return options.output.print(&told, |style| why_running::render(&told, style));
     }
-    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } =
+        options.cluster.load(program, &options.settings.steps())?;
     let pod = find(&options.pod, &cluster)?;
     let told = match options.independent {
         true => harbormaster_sim::why_independent(&engine, cluster, &pod),
