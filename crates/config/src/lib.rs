@@ -11,6 +11,7 @@
 //! Reading order: `config` (the types), `load`, `validate` and `args_rules` (the rules), `plugins` (merging), `plan`
 //! (expanding), `in_tree` (kube-scheduler's table), `gates` and `emulation`; then `decode` (tree to structs), `error`
 //! and `fields` (messages). `schema` generates a JSON schema for editors from the decoded types.
+//! `setting` changes single fields.
 
 mod args_rules;
 mod config;
@@ -27,6 +28,7 @@ mod plan;
 mod plugin_args;
 mod plugins;
 mod schema;
+mod setting;
 mod validate;
 mod write;
 
@@ -44,4 +46,5 @@ pub use plan::{PluginCatalog, ProfilePlan, plan_profiles};
 pub use plugin_args::PluginArgs;
 pub use plugins::{PluginRef, PluginSet, Plugins};
 pub use schema::json_schema;
+pub use setting::{Setting, with_settings};
 pub use validate::validate;

@@ -75,7 +75,7 @@ fn profile_value(profile: &Profile, release: Release) -> Value {
     written
 }
 
-fn config_value(config: &PluginConfig) -> Option<Value> {
+pub(crate) fn config_value(config: &PluginConfig) -> Option<Value> {
     let mut args = config.args.to_value()?;
     if let (Some(kind), Value::Object(fields)) = (config.args.kind(), &mut args) {
         fields.insert("apiVersion".to_owned(), API_VERSION.into());

@@ -71,7 +71,7 @@ impl Binding {
     }
 
     /// Returns the wait that times out first.
-    fn first_wait(&self) -> Option<Wait> {
+    pub(crate) fn first_wait(&self) -> Option<Wait> {
         self.waits.iter().copied().min_by_key(|wait| wait.until)
     }
 }

@@ -10,6 +10,7 @@ mod group_cycle;
 mod group_preemption;
 mod placements;
 mod reconfigure;
+mod rescue;
 mod scheduling_cycle;
 
 use std::{sync::Arc, time::Duration};
@@ -41,6 +42,7 @@ use crate::{
     pods::Pods,
     queue::{Backoff, EnqueueFailure, Queue, QueueLengths},
     reporter::Reporter,
+    watchdog::Watchdog,
 };
 
 /// Settings of the engine.
@@ -157,7 +159,7 @@ impl EngineConfig {
     }
 }
 
-/// Interval between the checks for pods that have waited too long and must be retried.
+/// Interval between the checks for pods that have waited too long and must be retried, and for pods that are stuck.
 const FLUSH_EVERY: Duration = Duration::from_secs(30);
 /// Interval between the removals of unused plugin answers from the cache. An answer is removed after it has been unused
 /// for one to two intervals.
@@ -187,6 +189,8 @@ pub struct Engine {
     pod_events: PodEvents,
     /// Contradictions between objects.
     contradictions: Contradictions,
+    /// Pods that seem to be stuck.
+    watchdog: Watchdog,
     /// Collects effects and notes.
     reporter: Reporter,
     /// Time of the next check for pods that have waited too long.
@@ -215,6 +219,7 @@ impl Engine {
             evictions: Evictions::default(),
             pod_events: PodEvents::of(config.release()),
             contradictions: Contradictions::default(),
+            watchdog: Watchdog::default(),
             reporter: Reporter::new(config.notes),
             queue: Queue::new(config.profiles, config.backoff, config.max_wait)
                 .with_extenders(config.extenders)
@@ -312,6 +317,7 @@ impl Engine {
         let due = *self.next_flush.get_or_insert(now + FLUSH_EVERY);
         if due <= now {
             self.queue.flush_unschedulable(self.cache.at(now));
+            self.check_waiting_pods(now);
             self.next_flush = Some(now + FLUSH_EVERY);
         }
         if *self.next_cleanup.get_or_insert(now + CLEANUP_EVERY) <= now {
@@ -324,7 +330,7 @@ impl Engine {
 
     /// Returns the time at which [`Self::tick`] must be called next if no input arrives.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let flush = self.next_flush.filter(|_| self.queue.anyone_waits());
+        let flush = self.next_flush.filter(|_| self.queue.anyone_waits() || !self.pods.all_have_nodes());
         let times = [
             self.queue.next_backoff_end(),
             self.queue.next_retry(),

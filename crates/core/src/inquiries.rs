@@ -80,6 +80,13 @@ impl Inquiries {
         true
     }
 
+    /// Takes a pod that still exists. A later answer about it is dropped, and its extenders count as free.
+    pub(crate) fn take(&mut self, uid: &str) -> Option<QueuedPod> {
+        let is_it = |inquiry: &Inquiry| *inquiry.entry.uid() == uid && !inquiry.is_dropped;
+        let at = self.all.iter().position(is_it)?;
+        Some(self.all.remove(at).entry)
+    }
+
     /// Takes all pods, because the extenders have been replaced.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = QueuedPod> + use<> {
         let all = std::mem::take(&mut self.all).into_iter().filter(|inquiry| !inquiry.is_dropped);

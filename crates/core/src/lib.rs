@@ -20,7 +20,8 @@
 //!
 //! Invariants:
 //! - no pod is lost: every pod that has a profile but no node, and is neither finished nor being deleted, is in the
-//!   queue, being scheduled, waiting for extenders or on Permit, or being bound;
+//!   queue, being scheduled, waiting for extenders or on Permit, or being bound; a pod for which this does not hold is
+//!   found and tried again (`watchdog`);
 //! - a pod occupies its chosen node from the decision until the binding fails, the pod finishes, or the pod is deleted
 //!   (if it is not bound yet, until its deletion begins);
 //! - the engine never visits all pods in order to handle one pod.
@@ -52,6 +53,7 @@ pub mod queue;
 pub mod recording;
 mod reporter;
 pub mod shadow;
+mod watchdog;
 
 pub use dump::{Dump, DumpedGroup, DumpedNode};
 pub use effect::{
@@ -64,3 +66,4 @@ pub use outcome::{Attempted, Outcome};
 pub use pod_state::PodState;
 pub use post_filter::Eviction;
 pub use shadow::Shadow;
+pub use watchdog::Stuck;

@@ -11,7 +11,10 @@ use harbormaster_framework::{
     meter::{ProfileMeter, Stamp, Status},
 };
 
-use crate::note::{Cause, QueueState};
+use crate::{
+    note::{Cause, QueueState},
+    watchdog::Stuck,
+};
 
 /// Result of an attempt for a pod or a group: kube-scheduler's `result` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -139,6 +142,9 @@ pub trait Meter: fmt::Debug + Send + Sync {
     /// Increments (or decrements, if `more` is false) the number of the profile's pods that the plugin rejects or
     /// gates.
     fn rejects(&self, profile: &Str, plugin: &'static str, more: bool);
+
+    /// Records a pod that would wait for ever.
+    fn stuck(&self, why: Stuck);
 
     /// Records that a change in the cluster was handled as the given event.
     fn handled(&self, event: ClusterEvent, begun: Stamp);

@@ -8,6 +8,8 @@ use harbormaster_framework::{
     events::ClusterEvent, index::Contradiction, pod::PodInfo, resource::Undecodable,
 };
 
+use crate::watchdog::Stuck;
+
 /// Notes to record besides failures. None by default. A note that is not requested costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
@@ -41,6 +43,13 @@ pub enum Note {
     Undecodable(Undecodable),
     /// Objects contradict each other. Always recorded, once until the contradiction is resolved.
     Contradiction(Contradiction),
+    /// The pod would wait for ever. Always recorded.
+    Stuck {
+        /// The pod.
+        pod: Arc<PodInfo>,
+        /// The reason.
+        why: Stuck,
+    },
     /// A plugin has rejected the pod on some or all nodes.
     Rejected {
         /// The pod.

@@ -25,6 +25,7 @@ mod parts;
 #[cfg(test)]
 mod rank_tests;
 mod reconfigure;
+mod stuck;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::{
     evictions::Preemption,
     nominator::NewNomination,
     note::{Note, Notes},
+    watchdog::Stuck,
 };
 
 /// Collects effects and notes, in order, until the host takes them.
@@ -183,6 +184,11 @@ impl Reporter {
     /// Notes objects that contradict each other.
     pub(crate) fn note_contradiction(&mut self, found: Contradiction) {
         self.notes.push(Note::Contradiction(found));
+    }
+
+    /// Notes a pod that would wait for ever.
+    pub(crate) fn note_stuck(&mut self, pod: Arc<PodInfo>, why: Stuck) {
+        self.notes.push(Note::Stuck { pod, why });
     }
 
     pub(crate) fn wants_scores(&self) -> bool {

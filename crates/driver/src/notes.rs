@@ -21,6 +21,13 @@ pub(crate) fn log(note: &Note) {
             let objects = objects.join(" ");
             tracing::warn!(problem, subject, objects, "Objects contradict each other");
         }
+        Note::Stuck { pod, why } => {
+            tracing::error!(
+                pod = pod.full_name(),
+                why = why.name(),
+                "A pod would wait for ever and is tried again, if that is safe"
+            );
+        }
         Note::Rejected { pod, plugin, reason, nodes } => {
             tracing::trace!(v = 4, pod = pod.full_name(), plugin, reason, nodes, "Pod rejected by plugin");
         }

@@ -4,7 +4,7 @@
 //! the cluster's scheduler), `sandbox` (a make-believe cluster), [`dump`], [`export`] and [`anonymise`] (the objects of
 //! a real cluster), `cluster` and `manifest_files` (the cluster of a question),
 //! `simulate`, `what_if`, `why` with `why_running`, `capacity` and `drain_plan` (questions), `replay` with [`origin`]
-//! (recordings), `lint` (mistakes in a configuration), `table`, `usage`, `alike` and `layout` (how results are shown),
+//! (recordings), `lint` (mistakes in a configuration), [`output`], `table`, `usage`, `alike` and [`layout`] (how results are shown),
 //! [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what
 //! the flags mean under a release of Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to
 //! the configuration file), [`secure_port`] (health, metrics and configuration), [`metric_limits`] (metrics and labels
@@ -25,7 +25,10 @@ mod export;
 mod files;
 mod flags;
 mod generate;
-#[cfg(any(feature = "sandbox", feature = "simulate"))]
+#[cfg_attr(
+    not(any(feature = "sandbox", feature = "simulate")),
+    allow(dead_code, reason = "without these features, only `shadow` shows tables")
+)]
 mod layout;
 #[cfg(feature = "simulate")]
 mod lint;
@@ -35,6 +38,8 @@ mod log_output;
 mod manifest_files;
 mod metric_limits;
 mod origin;
+#[cfg_attr(not(feature = "simulate"), allow(dead_code, reason = "only `shadow` uses it then"))]
+mod output;
 #[cfg(target_os = "linux")]
 mod patience;
 mod reload;

@@ -1,6 +1,7 @@
 //! Changes to a cluster that people ask about: nodes that leave or arrive, workloads that grow, shrink or go.
 //!
-//! An edit changes the manifests, as a person with an editor would, so everything that is read later follows.
+//! An edit changes the manifests, as a person with an editor would, so everything that is read later follows. One kind of
+//! edit changes the scheduler's configuration instead.
 
 mod nodes;
 mod objects;
@@ -49,6 +50,13 @@ pub enum Edit {
         /// The object.
         object: ObjectName,
     },
+    /// A field of the scheduler's configuration gets another value. The manifests stay as they are.
+    Set {
+        /// Path of the field.
+        path: String,
+        /// Its new value.
+        value: Value,
+    },
 }
 
 impl fmt::Display for Edit {
@@ -61,6 +69,8 @@ impl fmt::Display for Edit {
             Self::Repack => write!(f, "place all pods anew"),
             Self::Scale { workload, replicas } => write!(f, "scale {workload} to {replicas}"),
             Self::Delete { object } => write!(f, "delete {object}"),
+            Self::Set { path, value: Value::String(text) } => write!(f, "set {path} to {text}"),
+            Self::Set { path, value } => write!(f, "set {path} to {value}"),
         }
     }
 }
@@ -158,6 +168,8 @@ pub(crate) fn apply(steps: &[Step], objects: &mut Vec<Manifest>, kinds: &[Arc<Ki
                 objects::scale(workload, *replicas, objects, kinds, &mut edited)
             }
             Edit::Delete { object } => objects::delete(object, objects, kinds, &mut edited),
+            // Whoever reads the configuration makes this change.
+            Edit::Set { .. } => Ok(()),
         };
         edited.errors.extend(done.err().map(|message| step.error(message)));
     }

@@ -9,6 +9,8 @@
 //!   replicas: 10
 //! - delete: job/batch/report
 //! - repack: all
+//! - set: percentageOfNodesToScore
+//!   to: 50
 //! ```
 
 use harbormaster_api::similar::did_you_mean;
@@ -17,13 +19,14 @@ use harbormaster_yaml::{Content, Entry, Node, Source, parse};
 use crate::edits::{Edit, Step};
 
 /// Fields of a step: the one that names the edit, and the one that the edit needs in addition.
-const FIELDS: [(&str, Option<&str>); 6] = [
+const FIELDS: [(&str, Option<&str>); 7] = [
     ("drain", None),
     ("remove", None),
     ("add", Some("like")),
     ("scale", Some("replicas")),
     ("delete", None),
     ("repack", None),
+    ("set", Some("to")),
 ];
 
 /// Reads a scenario.
@@ -113,6 +116,7 @@ fn step(item: &Node) -> Result<(&Entry, Edit), Mistake> {
         ("remove", _) => Edit::Remove { node: text(entry)? },
         ("add", Some(like)) => Edit::Add { count: number(entry)?, like: text(like)? },
         ("scale", Some(replicas)) => Edit::Scale { workload: object(entry)?, replicas: number(replicas)? },
+        ("set", Some(to)) => Edit::Set { path: text(entry)?, value: to.value.clone().into_json() },
         ("repack", _) => match text(entry)?.as_str() {
             "all" => Edit::Repack,
             other => return Err(Mistake::of(entry, format!("expected all, got {other}"))),
@@ -160,7 +164,7 @@ mod tests {
     #[test]
     fn a_scenario_is_a_list_of_edits_with_their_lines() {
         let text = "# first the node\n- drain: a\n- remove: b\n- {add: 5, like: c}\n- scale: deploy/shop/web\n  \
-                    replicas: 0\n- delete: job/report\n- repack: all\n";
+                    replicas: 0\n- delete: job/report\n- repack: all\n- set: a.b\n  to: [1]\n";
         let steps = read(text).unwrap();
         let name = |text: &str| text.parse::<ObjectName>().unwrap();
         let edits = [
@@ -170,6 +174,7 @@ mod tests {
             (5, "[3].scale", Edit::Scale { workload: name("deploy/shop/web"), replicas: 0 }),
             (7, "[4].delete", Edit::Delete { object: name("job/report") }),
             (8, "[5].repack", Edit::Repack),
+            (9, "[6].set", Edit::Set { path: "a.b".into(), value: serde_json::json!([1]) }),
         ];
         let expected = edits.map(|(line, field, edit)| Step {
             edit,
@@ -191,7 +196,7 @@ mod tests {
             ("- drian: a\n", "plan.yaml:1: [0].drian: unknown field (did you mean `drain`?)"),
             (
                 "- {}\n",
-                "plan.yaml:1: [0]: a step has one of the fields drain, remove, add, scale, delete, repack",
+                "plan.yaml:1: [0]: a step has one of the fields drain, remove, add, scale, delete, repack, set",
             ),
             ("- like: a\n", "plan.yaml:1: [0]: a step has one of the fields"),
             ("- drain: a\n  remove: b\n", "plan.yaml:2: [0].remove: a step has only one of the fields"),

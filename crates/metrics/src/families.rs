@@ -465,6 +465,11 @@ families! { METRICS,
         "Number of contradictions between objects, such as a device that two claims have. Each is logged as `Objects contradict each other`.")
         .differs("Only in Harbormaster.");
 
+    STUCK_PODS = counter(Undeclared, "harbormaster_stuck_pods_total",
+        "Number of times that a pod was found that would wait for ever, by reason: lost, unheard, overdue, unanswered, unreported or unconfirmed. Each is logged as `A pod would wait for ever`.")
+        .by(&["reason"])
+        .differs("Only in Harbormaster.");
+
     // --- the command `shadow` ---
     SHADOW_PODS = counter(Undeclared, "harbormaster_shadow_pods_total",
         "Number of decisions of the cluster's scheduler that were compared, by result: same, equal, both_waiting, raced, elsewhere, rejected, waiting, placed or failed.")

@@ -10,6 +10,7 @@ use std::{
 
 use harbormaster_api::Str;
 use harbormaster_core::{
+    Stuck,
     meter::{AttemptResult, BatchResult, HintResult, Meter, VictimCounts},
     note::{Cause, QueueState},
 };
@@ -75,6 +76,7 @@ pub(crate) struct Families {
     owned_claim_creations: IntCounterVec,
     device_waits: IntCounterVec,
     device_wait_duration: HistogramVec,
+    stuck_pods: IntCounterVec,
 }
 
 impl Families {
@@ -124,6 +126,7 @@ impl Families {
             owned_claim_creations: counters(&table::OWNED_CLAIM_CREATIONS),
             device_waits: counters(&table::DEVICE_WAITS),
             device_wait_duration: histograms(&table::DEVICE_WAIT_DURATION),
+            stuck_pods: counters(&table::STUCK_PODS),
         }
     }
 }
@@ -320,6 +323,10 @@ impl Meter for Recorder {
         };
         let change = |gauge: &Gauge| if more { gauge.inc() } else { gauge.dec() };
         self.rejections.with((profile.clone(), plugin), find, change);
+    }
+
+    fn stuck(&self, why: Stuck) {
+        self.families.stuck_pods.with_label_values(&[why.name()]).inc();
     }
 
     fn handled(&self, event: ClusterEvent, begun: Stamp) {

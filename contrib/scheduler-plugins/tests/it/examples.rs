@@ -117,6 +117,19 @@ fn every_example_places_its_pods() {
 }
 
 #[test]
+fn lint_knows_the_plugins_of_every_example() {
+    for (example, _) in EXAMPLES {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_harbormaster-plugins"));
+        let config = format!("examples/scheduler-plugins/{example}/scheduler.yaml");
+        let ran =
+            program.args(["lint", "-o", "json", "--config", &config]).current_dir(root()).output().unwrap();
+        let (told, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert!(told.contains("\"findings\""), "{example}: {errors}");
+        assert!(!told.contains("unknown-plugin"), "{example}: {told}");
+    }
+}
+
+#[test]
 fn every_folder_is_an_example() {
     let folders = fs::read_dir(root().join("examples/scheduler-plugins")).unwrap();
     let mut folders: Vec<_> =

@@ -37,6 +37,12 @@ impl Incomplete {
         self.all().find(|entry| *entry.uid() == uid)
     }
 
+    /// Returns true if a member is here.
+    pub(super) fn holds(&self, pod: &PodInfo) -> bool {
+        let members = pod.group().and_then(|group| self.groups.get(group));
+        members.is_some_and(|all| all.iter().any(|entry| *entry.uid() == pod.uid))
+    }
+
     /// Replaces a member by its newer version. Returns false if it is not here.
     pub(super) fn replace(&mut self, pod: &Arc<PodInfo>) -> bool {
         let members = pod.group().and_then(|group| self.groups.get_mut(group));

@@ -133,6 +133,20 @@ impl Parts {
         self.by_rejector.iter().filter(|(_, waiting)| !waiting.is_empty()).map(|(plugin, all)| (*plugin, all))
     }
 
+    /// Returns true if the events of every plugin that an element waits for can find it.
+    pub(super) fn is_listed(&self, entity: &Entity) -> bool {
+        let entry = (entity.sequence, entity.key().clone());
+        entity
+            .all_rejectors()
+            .all(|plugin| self.by_rejector.get(plugin).is_some_and(|all| all.contains(&entry)))
+    }
+
+    /// Removes an element from the lists of the plugins that it waits for, as a bug might.
+    #[cfg(test)]
+    pub(super) fn unlist(&mut self, key: &Str) {
+        self.by_rejector.values_mut().for_each(|all| all.retain(|(_, waiting)| waiting != key));
+    }
+
     /// Returns true if [`Self::pop_active`] would return something after [`Self::unpark`].
     pub(super) fn has_active(&self, occupied: ExtenderSet) -> bool {
         !self.active.is_empty() || self.parked.keys().any(|extenders| !extenders.intersects(occupied))

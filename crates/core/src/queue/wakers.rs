@@ -94,6 +94,11 @@ impl Wakers {
         self.wakers_for(event).any(|w| w.listener.plugin == plugin)
     }
 
+    /// Returns true if the listener is registered for any event.
+    pub(super) fn has_any(&self, listener: Listener) -> bool {
+        self.wakers.iter().any(|w| w.listener == listener)
+    }
+
     /// Returns true if the listener is registered for the event.
     pub(super) fn listens(&self, listener: Listener, event: ClusterEvent) -> bool {
         self.wakers_for(event).any(|w| w.listener == listener)

@@ -20,6 +20,7 @@ fn taken(world: &mut World) -> Vec<String> {
         Note::PluginFailed { error, .. } => error,
         Note::Undecodable(error) => error.to_string(),
         Note::Contradiction(found) => found.problem.to_owned(),
+        Note::Stuck { why, .. } => why.name().to_owned(),
     };
     world.engine.take_notes().into_iter().map(word).collect()
 }

@@ -1,7 +1,7 @@
 //! After any sequence of steps, every pod that is not terminating is queued, being bound or bound, and the CPU
 //! requested on each node is the sum over the node's pods.
 
-use harbormaster_core::{Effect, EngineConfig};
+use harbormaster_core::{Effect, EngineConfig, Note};
 use proptest::prelude::*;
 
 use crate::world::{
@@ -46,6 +46,8 @@ fn run(steps: Vec<Step>, parity: bool) -> Result<(), TestCaseError> {
         play(&mut world, &mut model, step);
         check(&world, &model)?;
     }
+    let stuck = world.engine.take_notes().into_iter().find(|note| matches!(note, Note::Stuck { .. }));
+    prop_assert!(stuck.is_none(), "{stuck:?}");
     Ok(())
 }
 

@@ -1,14 +1,59 @@
 //! The state of one pod, as a running scheduler tells it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use harbormaster_core::PodState;
+use harbormaster_api::Str;
+use harbormaster_core::{EngineConfig, PodState};
+use harbormaster_framework::{
+    outcome::{Permitted, Stop},
+    prelude::*,
+};
 
-use crate::world::{World, node, pod};
+use crate::world::{self, World, node, pod};
 
 fn state(world: &World, name: &str) -> PodState {
     let namespace = pod(name, 0).namespace;
     world.engine.pod_state(&namespace, name).unwrap_or_else(|| panic!("{name} waits"))
+}
+
+/// Delays every pod for a minute.
+struct Slow;
+
+impl Plugin for Slow {
+    const NAME: &'static str = "Slow";
+    implemented_points!();
+}
+
+impl Build for Slow {
+    type Args = NoArgs;
+    fn build(_: NoArgs, _: &BuildCycle) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+}
+
+impl Permit for Slow {
+    fn permit(&self, _: &Cycle<'_>, _: &Str, _: &mut Waiting<'_>) -> Result<Permitted, Stop> {
+        Ok(Permitted::Wait(Duration::from_secs(60)))
+    }
+}
+
+#[test]
+fn a_pod_that_waits_on_permit_names_the_plugin_the_node_and_the_end_of_the_wait() {
+    let profile = world::profile_with(|registry| {
+        registry.register::<Slow>();
+        vec![("Permit", "Slow")]
+    });
+    let mut world = World::with(EngineConfig::new(vec![profile]));
+    world.set_node(node("a", 1000));
+    world.add_pod(pod("slow", 100));
+    world.attempt().unwrap();
+    let slow = state(&world, "slow");
+    assert_eq!((slow.state, slow.node.as_deref(), slow.attempts), ("permit", Some("a"), 1));
+    let [wait] = &slow.permit[..] else { panic!("one plugin: {:?}", slow.permit) };
+    assert_eq!(
+        (wait.plugin, wait.until.as_str()),
+        ("Slow", (world.now + Duration::from_secs(60)).to_rfc3339().as_str())
+    );
 }
 
 #[test]

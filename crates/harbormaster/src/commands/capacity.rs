@@ -1,9 +1,6 @@
 //! The `capacity` command.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write as _},
-};
+use std::collections::BTreeMap;
 
 use clap::{Args, Command};
 use harbormaster_api::{Pod, Quantity, Str};
@@ -12,9 +9,11 @@ use serde::Serialize;
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded, Output, Progress},
-    layout::{Style, Table, wrapped},
+    cluster::{ClusterOptions, Loaded, Progress},
+    layout::{Style, Table},
     manifest_files,
+    output::Output,
+    what_if::Settings,
 };
 
 const NOTES: &str = "The pending pods of the cluster are scheduled first, as far as they fit. The copies preempt no pods, and their gates and groups \
@@ -31,6 +30,8 @@ pub(crate) struct Options {
     pod: String,
     #[command(flatten)]
     cluster: ClusterOptions,
+    #[command(flatten)]
+    settings: Settings,
     /// Also count copies whose first container requests another amount: RESOURCE=A,B,C or RESOURCE=A..B, which doubles
     /// A until it exceeds B
     #[arg(long, value_name = "SIZES")]
@@ -70,7 +71,8 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 /// Counts copies and prints the result.
 fn count(program: &Program, options: &Options) -> Result<(), String> {
     let sweep = options.sweep.as_deref().map(Sweep::parse).transpose()?;
-    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } =
+        options.cluster.load(program, &options.settings.steps())?;
     let pod = template(options)?;
     let sizes = sizes(&pod, sweep.as_ref());
     let pods: Vec<Pod> = sizes.iter().map(|(_, pod)| pod.clone()).collect();
@@ -83,21 +85,10 @@ fn count(program: &Program, options: &Options) -> Result<(), String> {
     let counted = counted.map_err(|error| format!("{}: {error}", pod.full_name()))?;
     let counted: Vec<Sized> =
         sizes.into_iter().zip(counted).map(|((size, _), capacity)| Sized { size, capacity }).collect();
-    let mut out = io::stdout().lock();
-    let printed = match options.output {
-        Output::Json => {
-            let written = match (&counted[..], &sweep) {
-                ([one], None) => serde_json::to_writer_pretty(&mut out, one),
-                (all, _) => serde_json::to_writer_pretty(&mut out, all),
-            };
-            written.map_err(io::Error::from).and_then(|()| out.write_all(b"\n"))
-        }
-        Output::Table => out.write_all(render(&pod, &counted, Style::of_stdout()).as_bytes()),
-    };
-    match printed.and_then(|()| out.flush()) {
-        // A reader that closes the pipe is not an error.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
-        _ => Ok(()),
+    let render = |style| render(&pod, &counted, style);
+    match (&counted[..], &sweep) {
+        ([one], None) => options.output.print(one, render),
+        (all, _) => options.output.print(&all, render),
     }
 }
 
@@ -172,15 +163,18 @@ fn written(resource: &str, amount: i64) -> String {
 }
 
 fn render(pod: &Pod, counted: &[Sized], style: Style) -> String {
-    match counted {
-        [Sized { size: None, capacity }] => one(pod, capacity, style),
-        all => table(all, style),
-    }
+    let title = style.title(&format!("Room for copies of {}", pod.full_name()));
+    title
+        + &match counted {
+            [Sized { size: None, capacity }] => one(pod, capacity, style),
+            all => table(all, style),
+        }
 }
 
 /// Renders the copies of one size: in all, by zone, and the nodes that get equally many.
 fn one(pod: &Pod, capacity: &Capacity, style: Style) -> String {
-    let mut text = format!("{} {} of {} fit\n", capacity.copies, copies(capacity.copies), pod.full_name());
+    let fit = format!("{} {} of {} fit", capacity.copies, copies(capacity.copies), pod.full_name());
+    let mut text = style.paragraph(&fit);
     if !capacity.zones.is_empty() {
         let mut table = Table::new(["ZONE", "COPIES"]);
         capacity.zones.iter().for_each(|(zone, copies)| table.add([zone.into(), (*copies).into()]));
@@ -195,17 +189,13 @@ fn one(pod: &Pod, capacity: &Capacity, style: Style) -> String {
     }
     text += &format!("\n{}", table.render(style));
     match &capacity.message {
-        Some(message) => text + "\n" + &lines(&format!("A further copy waits: {message}"), style),
-        None => text + "\nThe limit was reached; --limit raises it.\n",
+        Some(message) => text + "\n" + &style.paragraph(&format!("A further copy waits: {message}")),
+        None => text + "\n" + &style.paragraph("The limit was reached; --limit raises it."),
     }
 }
 
 fn copies(count: usize) -> &'static str {
     if count == 1 { "copy" } else { "copies" }
-}
-
-fn lines(text: &str, style: Style) -> String {
-    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
 }
 
 /// Renders one row for each size.

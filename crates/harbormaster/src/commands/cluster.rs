@@ -7,11 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use harbormaster_api::Release;
+use harbormaster_config::{Setting, with_settings};
 use harbormaster_core::EngineConfig;
 use harbormaster_framework::extender::Extenders;
-use harbormaster_manifests::{Validate, edits::Step};
+use harbormaster_manifests::{
+    Validate,
+    edits::{Edit, Step},
+};
 use harbormaster_setup::{Choices, Setup};
 use harbormaster_sim::{Inventory, Reading};
 use harbormaster_yaml::Source;
@@ -22,14 +26,6 @@ use super::{
     features, files, manifest_files,
 };
 use crate::{scheduler, witness::Witness};
-
-/// Format of an answer about the cluster.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum Output {
-    #[default]
-    Table,
-    Json,
-}
 
 /// Arguments that name the cluster and the scheduler.
 #[derive(Debug, Args)]
@@ -98,12 +94,12 @@ impl Loaded {
 pub(crate) struct CalledExtenders(Option<Arc<Witness>>);
 
 impl ClusterOptions {
-    /// Reads the cluster and the configuration. Prints warnings and notes to standard error.
+    /// Reads the cluster and the configuration, with edits. Prints warnings and notes to standard error.
     ///
     /// # Errors
     /// What is wrong with the flags, the configuration or a manifest.
-    pub(crate) fn load(&self, program: &Program) -> Result<Loaded, String> {
-        let loaded = self.load_edited(program, &self.text(program)?, &[])?;
+    pub(crate) fn load(&self, program: &Program, edits: &[Step]) -> Result<Loaded, String> {
+        let loaded = self.load_edited(program, &self.text(program)?, edits)?;
         loaded.print_notes();
         Ok(loaded)
     }
@@ -158,9 +154,7 @@ impl ClusterOptions {
         let version = self.emulated_version.clone().unwrap_or_else(|| text.release.to_string());
         let features = features(&version, &self.feature_gates)?;
         let choices = Choices { features, parity: self.parity, ..program.choices() };
-        let config = self.config.as_deref().map(files::read).transpose()?;
-        let config = config.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
-        let mut setup = Setup::read(config, &choices).map_err(|e| e.to_string())?;
+        let mut setup = self.setup(&choices, edits)?;
         if self.no_extenders {
             setup.engine.extenders = Extenders::default();
         }
@@ -179,6 +173,40 @@ impl ClusterOptions {
         let notes = cluster.notices.iter().chain(&custom).map(|notice| format!("note: {notice}"));
         let lines = warnings.chain(notes).collect();
         Ok(Loaded { engine: setup.engine, cluster, extenders: CalledExtenders(witness), lines })
+    }
+
+    /// Reads the configuration, and sets the fields that the edits name.
+    fn setup(&self, choices: &Choices, edits: &[Step]) -> Result<Setup, String> {
+        let source = self.config.as_deref().map(files::read).transpose()?;
+        let config = source.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
+        let setup = Setup::read(config, choices).map_err(|e| e.to_string())?;
+        let (steps, settings): (Vec<&Step>, Vec<Setting>) = edits.iter().filter_map(setting).unzip();
+        if settings.is_empty() {
+            return Ok(setup);
+        }
+        let text = config.map(|(_, text)| text);
+        let text = with_settings(text, &setup.config, &settings)
+            .map_err(|(at, why)| format!("{}: {why}", named(steps[at], &settings[at])))?;
+        let name: Vec<String> =
+            steps.iter().zip(&settings).map(|(step, setting)| named(step, setting)).collect();
+        let changed = Setup::read(Some((&name.join(" ")[..], &text)), choices);
+        changed.map_err(|errors| errors.without_positions().to_string())
+    }
+}
+
+/// Returns the change of the configuration that a step makes, if it makes one.
+fn setting(step: &Step) -> Option<(&Step, Setting)> {
+    match &step.edit {
+        Edit::Set { path, value } => Some((step, Setting { path: path.clone(), value: value.clone() })),
+        _ => None,
+    }
+}
+
+/// Returns the name of a setting for errors: the flag, or the place in a file.
+fn named(step: &Step, setting: &Setting) -> String {
+    match step.line {
+        Some(line) => format!("{}:{line}: {}", step.source, step.field),
+        None => format!("{} {setting}", step.source),
     }
 }
 

@@ -1,15 +1,15 @@
 //! The `drain-plan` command.
 
-use std::io::{self, Write as _};
-
 use clap::{Args, Command};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_sim::{DrainPlan, Inventory, drain::Eviction};
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded, Output},
-    layout::{Cell, Colour, Style, Table, wrapped},
+    cluster::{ClusterOptions, Loaded},
+    layout::{Cell, Colour, Style, Table},
+    output::Output,
+    what_if::Settings,
 };
 
 const NOTES: &str = "The nodes are cordoned first, and the cluster's pending pods are scheduled as far as they fit. A round contains the pods \
@@ -24,6 +24,8 @@ pub(crate) struct Options {
     nodes: Vec<String>,
     #[command(flatten)]
     cluster: ClusterOptions,
+    #[command(flatten)]
+    settings: Settings,
     /// Exit with code 2 if a pod cannot be evicted, or finds no room
     #[arg(long)]
     exit_code: bool,
@@ -52,22 +54,13 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 
 /// Makes the plan and prints it.
 fn plan(program: &Program, options: &Options) -> Result<DrainPlan, String> {
-    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } =
+        options.cluster.load(program, &options.settings.steps())?;
     let nodes = known(&options.nodes, &cluster)?;
     let plan = harbormaster_sim::drain_plan(engine, cluster, &nodes);
     extenders.check()?;
-    let mut out = io::stdout().lock();
-    let printed = match options.output {
-        Output::Json => serde_json::to_writer_pretty(&mut out, &plan)
-            .map_err(io::Error::from)
-            .and_then(|()| out.write_all(b"\n")),
-        Output::Table => out.write_all(render(&plan, Style::of_stdout()).as_bytes()),
-    };
-    match printed.and_then(|()| out.flush()) {
-        // A reader that closes the pipe is not an error.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
-        _ => Ok(plan),
-    }
+    options.output.print(&plan, |style| render(&plan, style))?;
+    Ok(plan)
 }
 
 /// Returns the nodes, each once.
@@ -106,7 +99,8 @@ fn render(plan: &DrainPlan, style: Style) -> String {
     } else {
         format!("{}\n", table.render(style))
     };
-    rows + &summary(plan).iter().map(|line| lines(line, style)).collect::<String>()
+    let summary = summary(plan).iter().map(|line| style.paragraph(line)).collect::<String>();
+    style.title("Plan of the drain") + &rows + &summary
 }
 
 /// Returns lines such as `5 pods leave in 2 rounds; 1 finds no room`.
@@ -149,8 +143,4 @@ fn summary(plan: &DrainPlan) -> Vec<String> {
         lines.push(format!("preempted for these pods: {}", plan.preempted.join(", ")));
     }
     lines
-}
-
-fn lines(text: &str, style: Style) -> String {
-    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
 }

@@ -1,24 +1,88 @@
-//! Text tables that fit a terminal without breaking words.
+//! Text for people: tables that fit a terminal without breaking words, and the same tables in Markdown.
 
-/// Layout of a table.
+/// Layout of text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
     /// True if colours are used.
     pub(crate) colours: bool,
     /// Width of the terminal in columns; `None` for lines of any length.
     pub(crate) width: Option<usize>,
+    /// True for Markdown, which has neither colours nor a width.
+    pub(crate) markdown: bool,
 }
 
 impl Style {
     /// Returns the layout for standard output: colours and the terminal's width only on a terminal.
-    #[cfg(feature = "simulate")]
     pub(crate) fn of_stdout() -> Self {
         let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
         Self {
             colours: is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
             width: is_terminal.then(|| terminal_size().0.into()),
+            markdown: false,
         }
     }
+
+    /// Returns the title of an answer. A terminal shows none, because it shows the command.
+    pub(crate) fn title(self, text: &str) -> String {
+        if self.markdown { format!("## {}\n\n", escaped(text)) } else { String::new() }
+    }
+
+    /// Returns a line above what it names.
+    pub(crate) fn heading(self, text: &str) -> String {
+        match self.markdown {
+            true => format!("### {}\n\n", escaped(text)),
+            false => format!("{text}\n"),
+        }
+    }
+
+    /// Returns a paragraph.
+    pub(crate) fn paragraph(self, text: &str) -> String {
+        match self.markdown {
+            true => format!("{}\n\n", escaped(text)),
+            false => wrapped(text, self.width.unwrap_or(usize::MAX)).join("\n") + "\n",
+        }
+    }
+
+    /// Returns a line below a heading.
+    pub(crate) fn item(self, text: &str) -> String {
+        match self.markdown {
+            true => format!("- {}\n", escaped(text)),
+            false => format!("  {text}\n"),
+        }
+    }
+
+    /// Removes needless empty lines from Markdown.
+    pub(crate) fn tidy(self, text: &str) -> String {
+        if !self.markdown {
+            return text.to_owned();
+        }
+        let mut tidy = String::with_capacity(text.len());
+        let mut gap = false;
+        for line in text.lines() {
+            if line.is_empty() {
+                gap = true;
+                continue;
+            }
+            if std::mem::take(&mut gap) {
+                tidy.push('\n');
+            }
+            tidy.extend([line, "\n"]);
+        }
+        tidy
+    }
+}
+
+/// Escapes what Markdown would not show as it is written.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => safe.push(' '),
+            '\\' | '`' | '*' | '_' | '<' | '[' | ']' | '|' | '~' | '&' | '#' => safe.extend(['\\', c]),
+            c => safe.push(c),
+        }
+    }
+    safe
 }
 
 /// Colour of a cell.
@@ -95,6 +159,24 @@ impl Table {
 
     /// Renders the table.
     pub(crate) fn render(&self, style: Style) -> String {
+        if style.markdown { self.in_markdown() } else { self.in_columns(style) }
+    }
+
+    fn in_markdown(&self) -> String {
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            let cells = cells.map(|cell| format!(" {} |", escaped(cell.trim())));
+            format!("|{}\n", cells.collect::<String>())
+        };
+        // A table needs empty lines around it.
+        let mut text = format!("\n{}", line(&mut self.header.iter().map(String::as_str)));
+        text += &format!("|{}\n", "---|".repeat(self.header.len()));
+        for row in &self.rows {
+            text += &line(&mut row.iter().map(|cell| cell.text.as_str()));
+        }
+        text + "\n"
+    }
+
+    fn in_columns(&self, style: Style) -> String {
         let widths = self.widths();
         let last = widths.len().saturating_sub(1);
         let begin: usize = widths.iter().take(last).map(|width| width + GAP).sum();
@@ -232,8 +314,23 @@ mod tests {
     #[test]
     fn colours_are_used_only_on_request() {
         assert!(!table().render(Style::default()).contains('\u{1b}'));
-        let colours = table().render(Style { colours: true, width: None });
+        let colours = table().render(Style { colours: true, ..Style::default() });
         assert!(colours.contains("\u{1b}[32mn1\u{1b}[0m"), "{colours}");
+    }
+
+    #[test]
+    fn markdown_tables_have_as_many_columns_in_each_line_whatever_the_names_are() {
+        let mut table = table();
+        table.add(["a|b".into(), "`c` <none> *_".into(), "one\ntwo \\".into()]);
+        let style = Style { markdown: true, ..Style::default() };
+        let text =
+            style.tidy(&(style.title("Pods") + "\n" + &table.render(style) + &style.paragraph("Done.")));
+        assert_eq!(
+            text,
+            "## Pods\n\n| POD | NODE | MESSAGE |\n|---|---|---|\n| shop/web-1 | n1 |  |\n\
+             | shop/db-0 | \\<none> | 0/3 nodes are available: 3 Insufficient cpu |\n\
+             | a\\|b | \\`c\\` \\<none> \\*\\_ | one two \\\\ |\n\nDone.\n"
+        );
     }
 
     #[test]

@@ -11,8 +11,6 @@ mod plugins;
 mod scores;
 mod settings;
 
-use std::io::{self, Write as _};
-
 use clap::{Args, Command};
 use harbormaster_manifests::Validate;
 use harbormaster_setup::{Choices, Setup};
@@ -21,11 +19,10 @@ use serde::Serialize;
 
 use self::finding::{Demand, Finding, Severity, Subject};
 use super::{
-    CommandError, CommandResult, Program, SIMULATED,
-    cluster::Output,
-    features, files,
+    CommandError, CommandResult, Program, SIMULATED, features, files,
     layout::{Cell, Colour, Style, Table},
     manifest_files,
+    output::Output,
 };
 
 const NOTES: &str = "With manifests, the command also finds profiles without pods, pods without a profile, and resources of extenders that no pod \
@@ -97,18 +94,8 @@ fn lint(program: &Program, options: &Options) -> Result<Report, String> {
     let demand = demand(options, &choices)?;
     let subject = Subject { config: &setup.config, plans: &plans, choices: &choices, pods: demand.as_ref() };
     let report = report(&source.name, findings(&subject));
-    let mut out = io::stdout().lock();
-    let printed = match options.output {
-        Output::Json => serde_json::to_writer_pretty(&mut out, &report)
-            .map_err(io::Error::from)
-            .and_then(|()| out.write_all(b"\n")),
-        Output::Table => out.write_all(render(&report, Style::of_stdout()).as_bytes()),
-    };
-    match printed.and_then(|()| out.flush()) {
-        // A reader that closes the pipe is not an error.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
-        _ => Ok(report),
-    }
+    options.output.print(&report, |style| render(&report, style))?;
+    Ok(report)
 }
 
 /// Reads what the pods of the manifests ask for; `None` if no manifests are given, or if they contain no pods.
@@ -169,13 +156,14 @@ fn report(config: &str, mut findings: Vec<Finding>) -> Report {
 fn render(report: &Report, style: Style) -> String {
     let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let summary = match (report.warnings, report.notes) {
-        (0, 0) => format!("{}: nothing found\n", report.config),
+        (0, 0) => format!("{}: nothing found", report.config),
         (warnings, notes) => {
-            format!("{}: {}, {}\n", report.config, count(warnings, "warning"), count(notes, "note"))
+            format!("{}: {}, {}", report.config, count(warnings, "warning"), count(notes, "note"))
         }
     };
+    let (title, summary) = (style.title("Findings"), style.paragraph(&summary));
     if report.findings.is_empty() {
-        return summary;
+        return title + &summary;
     }
     let mut table = Table::new(["SEVERITY", "FINDING", "LINE", "FIELD", "WHAT HAPPENS (WHAT TO DO)"]);
     for Finding { id, severity, field, line, message, help } in &report.findings {
@@ -188,7 +176,7 @@ fn render(report: &Report, style: Style) -> String {
         let severity = Cell::coloured(severity.name(), colour);
         table.add([severity, id.into(), line.into(), field.into(), told.into()]);
     }
-    format!("{}\n{summary}", table.render(style))
+    format!("{title}{}\n{summary}", table.render(style))
 }
 
 #[cfg(test)]

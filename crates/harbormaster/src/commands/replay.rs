@@ -1,9 +1,6 @@
 //! The `replay` command.
 
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use clap::{Args, Command};
 use harbormaster_api::Timestamp;
@@ -16,11 +13,11 @@ use harbormaster_yaml::Source;
 use serde::Serialize;
 
 use super::{
-    CommandError, CommandResult, Program,
-    cluster::Output,
-    files,
+    CommandError, CommandResult, Program, files,
     layout::{Style, Table},
-    origin, why_running,
+    origin,
+    output::Output,
+    why_running,
 };
 
 const NOTES: &str = "A recording that begins with the scheduler's start and has no gap is replayed exactly: every decision, event \
@@ -171,32 +168,18 @@ impl Replay<'_> {
     }
 
     fn print(&self, options: &Options) -> Result<(), String> {
-        let style = Style::of_stdout();
-        let text = match (&self.told, options.why.as_deref(), options.output) {
-            (Some(None), Some(pod), _) | (None, Some(pod), _) => {
-                return Err(format!("pod {pod} does not wait for a node or its binding at this time"));
-            }
-            (Some(Some(told)), _, Output::Json) => pretty(told)?,
-            (Some(Some(told)), _, Output::Table) => {
-                let told = serde_json::to_value(told).map_err(|e| e.to_string())?;
-                why_running::render(&told, style)
-            }
-            (_, None, Output::Json) => pretty(&self.parts)?,
-            (_, None, Output::Table) => self.parts.iter().map(|part| part.render(style)).collect(),
+        let Some(pod) = options.why.as_deref() else {
+            let parts = |style| self.parts.iter().map(|part| part.render(style)).collect::<String>();
+            return options
+                .output
+                .print(&self.parts, |style| style.title("Replay of the recording") + &parts(style));
         };
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // A reader that closes the pipe is not an error.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(format!("standard output: {error}"))
-            }
-            _ => Ok(()),
-        }
+        let Some(Some(told)) = &self.told else {
+            return Err(format!("pod {pod} does not wait for a node or its binding at this time"));
+        };
+        let value = serde_json::to_value(told).map_err(|e| e.to_string())?;
+        options.output.print(told, |style| why_running::render(&value, style))
     }
-}
-
-fn pretty(value: &impl Serialize) -> Result<String, String> {
-    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|e| e.to_string())
 }
 
 /// Replays a file. Returns true if the part is over.
@@ -238,18 +221,18 @@ impl Part {
         let (files, attempts, effects) =
             (number(*files, "file"), number(*attempts, "attempt"), number(*effects, "effect"));
         let until = until.as_deref().map(|until| format!(" until {until}")).unwrap_or_default();
-        let mut text = format!("{run}{until}: {files}, {attempts}, {effects}\n");
+        let mut text = style.heading(&format!("{run}{until}: {files}, {attempts}, {effects}"));
         text += &match (&self.difference, &self.comparison) {
-            (Some(difference), _) => format!("  differs: {difference}\n"),
+            (Some(difference), _) => style.item(&format!("differs: {difference}")),
             (None, Some(comparison)) => compared(comparison, style),
-            (None, None) => "  bit-exact: everything was decided as recorded\n".to_owned(),
+            (None, None) => style.item("bit-exact: everything was decided as recorded"),
         };
         if let Some(lost) = self.lost {
-            text += &format!("  then a gap: {lost} calls could not be written\n");
+            text += &style.item(&format!("then a gap: {lost} calls could not be written"));
         }
         if let Some(file) = &self.incomplete {
-            text +=
-                &format!("  the end of {file} is missing: the scheduler still writes it, or was killed\n");
+            text += &style
+                .item(&format!("the end of {file} is missing: the scheduler still writes it, or was killed"));
         }
         text
     }
@@ -257,14 +240,14 @@ impl Part {
 
 fn compared(comparison: &Comparison, style: Style) -> String {
     let Comparison { same, elsewhere, waiting, only_now, other_victims } = comparison;
-    let mut text = format!(
-        "  compared: {same} pods on the same node, {} elsewhere, {} still waiting, {} only now on a node, {} with other \
-         evictions\n",
+    let mut text = style.item(&format!(
+        "compared: {same} pods on the same node, {} elsewhere, {} still waiting, {} only now on a node, {} with other \
+         evictions",
         elsewhere.len(),
         waiting.len(),
         only_now.len(),
         other_victims.len()
-    );
+    ));
     let moved: Vec<&Moved> = elsewhere.iter().chain(waiting).chain(only_now).collect();
     if !moved.is_empty() {
         let mut table = Table::new(["TIME", "POD", "RECORDED", "NOW"]);

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, ValueEnum as _};
 use harbormaster_api::args::GoDuration;
 use harbormaster_core::EngineConfig;
 use harbormaster_driver::{Console, Health, Reader, ShadowConfig};
@@ -28,6 +28,7 @@ use super::{
     CommandError, CommandResult, Program, files,
     flags::{self, FlagType, Flags, Read},
     log,
+    output::Output,
     run::{self, Signals},
     secure_port::{self, Shown},
     settings::{self, Candidates, Settings},
@@ -53,7 +54,8 @@ pub(crate) fn command() -> Command {
             "duration",
             "Interval between lines about the progress on stderr; 0 for none [default: 10s]",
         ),
-        option("output", "text|json", "Format of the report on stdout [default: text]").short('o'),
+        option("output", "table|json|yaml|markdown", "Format of the report on stdout [default: table]")
+            .short('o'),
         option("report", "file", "File that gets the report in JSON too"),
     ];
     let command = flags::command("shadow")
@@ -84,8 +86,7 @@ struct OwnFlags {
     at_most: Option<Duration>,
     /// `--every`; `None` for no progress.
     every: Option<Duration>,
-    /// True for `-o json`.
-    json: bool,
+    output: Output,
     report: Option<String>,
 }
 
@@ -98,16 +99,16 @@ impl OwnFlags {
                 .map_err(|(text, why)| format!("invalid argument {text:?} for \"--{name}\" flag: {why}"))?;
             Ok(Some(parsed.to_std()))
         };
-        let json = match text("output") {
-            None | Some("text") => false,
-            Some("json") => true,
-            Some(other) => return Err(format!("--output={other}: the format is text or json")),
+        let output = match text("output") {
+            None => Output::default(),
+            Some(given) => Output::from_str(given, false)
+                .map_err(|_| format!("--output={given}: the format is table, json, yaml or markdown"))?,
         };
         let every = duration("every")?.unwrap_or(Duration::from_secs(10));
         Ok(Self {
             at_most: duration("for")?,
             every: Some(every).filter(|every| !every.is_zero()),
-            json,
+            output,
             report: text("report").map(str::to_owned),
         })
     }
@@ -149,15 +150,11 @@ fn start(program: &Program, given: &Flags, own: &OwnFlags, level: &log::Threshol
 
 /// Prints the report, and writes the file if one is named.
 fn publish(report: &Report, own: &OwnFlags) -> Result<(), String> {
-    let json = serde_json::to_string_pretty(report).map_err(|e| format!("writing the report: {e}"))?;
-    match own.json {
-        true => println!("{json}"),
-        false => print!("{report}"),
-    }
-    match &own.report {
-        Some(file) => fs::write(file, format!("{json}\n")).map_err(|e| format!("{file}: {e}")),
-        None => Ok(()),
-    }
+    own.output.print(report, |style| report.render(style))?;
+    let Some(file) = &own.report else { return Ok(()) };
+    let mut json = Vec::new();
+    let written = Output::Json.write(&mut json, report).and_then(|()| fs::write(file, json));
+    written.map_err(|e| format!("{file}: {e}"))
 }
 
 /// Watches the cluster until it is time to stop. Returns nothing if that is before the API server has answered.
@@ -264,13 +261,17 @@ mod tests {
     fn flags_of_its_own_stand_beside_those_of_run() {
         let flags =
             own(&["--kubeconfig=/k", "--leader-elect=true", "--for=1h", "--every", "0s", "-o", "json"]);
-        let expected =
-            OwnFlags { at_most: Some(Duration::from_secs(3600)), every: None, json: true, report: None };
+        let expected = OwnFlags {
+            at_most: Some(Duration::from_secs(3600)),
+            every: None,
+            output: Output::Json,
+            report: None,
+        };
         assert_eq!(flags, Ok(expected));
         let flags = own(&["--report", "r.json"]).unwrap();
         assert_eq!(
-            (flags.at_most, flags.every, flags.json, flags.report.as_deref()),
-            (None, Some(Duration::from_secs(10)), false, Some("r.json"))
+            (flags.at_most, flags.every, flags.output, flags.report.as_deref()),
+            (None, Some(Duration::from_secs(10)), Output::Table, Some("r.json"))
         );
     }
 
@@ -278,7 +279,7 @@ mod tests {
     fn wrong_values_are_named() {
         for (flag, expected) in [
             ("--for=long", "invalid argument \"long\" for \"--for\" flag"),
-            ("-o=yaml", "the format is text or json"),
+            ("-o=xml", "the format is table, json, yaml or markdown"),
         ] {
             let error = own(&[flag]).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -2,7 +2,8 @@
 
 use std::{
     cell::Cell,
-    io::{self, BufWriter, Write as _},
+    collections::HashSet,
+    io::{self, Write},
 };
 
 use clap::{Args, Command};
@@ -16,8 +17,9 @@ use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded, Output, Progress},
+    cluster::{ClusterOptions, Loaded, Progress},
     layout::Style,
+    output::{Output, printed},
     table, usage,
     what_if::{self, Changes},
 };
@@ -81,34 +83,34 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 
 /// Simulates and prints the result.
 fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
-    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program, &[])?;
     let again = options.explain.then(|| (engine.clone(), cluster.clone()));
     let usage = options.usage.then(|| UsageBefore::of(&cluster));
     let all = place(options, engine, cluster);
     extenders.check()?;
     let shown = shown(options, &all)?;
     let usage = usage.map(|before| before.after(&all));
-    let printed = match options.output {
-        Output::Json => print_json(options, &all, &shown, usage.as_ref(), again),
-        Output::Table => print_table(options, &all, &shown, usage.as_ref(), again),
-    };
-    written(printed)?;
+    let concerns = |pod: &PodReport| is_wanted(options, pod);
+    let explained = Explained { independent: options.independent, all: &all, concerns: &concerns };
+    printed(|out| match options.output.style() {
+        Some(style) => {
+            let mut text = style.title("Simulated placements") + &table::render(&shown, options.all, style);
+            if let Some(usage) = &usage {
+                text += &usage::render(usage, None, options.all, style);
+            }
+            out.write_all(style.tidy(&text).as_bytes())?;
+            explained.write_text(out, style, again)
+        }
+        None => {
+            let explanations = again.map(|again| Explanations::new(explained, again));
+            options.output.write(out, &Document { told: &shown, usage: usage.as_ref(), explanations })
+        }
+    })?;
     Ok(shown)
-}
-
-/// Turns a failed write into an error. A reader that closes the pipe is not an error.
-fn written(printed: io::Result<()>) -> Result<(), String> {
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
-        _ => Ok(()),
-    }
 }
 
 /// Simulates the cluster without and with the changes, and prints the difference.
 fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
-    if options.explain {
-        return Err("--explain explains one simulation, but changes need two".to_owned());
-    }
     let (steps, text) = (options.changes.steps()?, options.cluster.text(program)?);
     let run = |Loaded { engine, cluster, extenders, .. }: Loaded| {
         let outcome = Outcome::before(&cluster);
@@ -116,31 +118,34 @@ fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
         let report = place(options, engine, cluster);
         extenders.check()?;
         let usage = usage.map(|before| before.after(&report));
-        Ok::<(Outcome, Option<Usage>), String>((outcome.after(&report), usage))
+        Ok::<(Outcome, Option<Usage>, Report), String>((outcome.after(&report), usage, report))
     };
     let changed = options.cluster.load_edited(program, &text, &steps)?;
     changed.print_notes();
-    let (before, used_before) = run(options.cluster.load_edited(program, &text, &[])?)?;
-    let (after, used_after) = run(changed)?;
+    let again = options.explain.then(|| (changed.engine.clone(), changed.cluster.clone()));
+    let (before, used_before, _) = run(options.cluster.load_edited(program, &text, &[])?)?;
+    let (after, used_after, all) = run(changed)?;
     let mut told = difference(&before, &after);
     told.usage = used_before.zip(used_after);
     told.changes = steps.iter().map(|step| step.edit.to_string()).collect();
     told.pods
         .retain(|pod| options.pods.is_empty() || options.pods.iter().any(|name| is_name(&pod.pod, name)));
-    let mut out = BufWriter::new(io::stdout().lock());
-    let printed = match options.output {
-        Output::Json => serde_json::to_writer_pretty(&mut out, &told)
-            .map_err(io::Error::from)
-            .and_then(|()| out.write_all(b"\n")),
-        Output::Table => {
-            let style = Style::of_stdout();
+    let shown: HashSet<&str> = told.pods.iter().map(|pod| pod.pod.as_str()).collect();
+    let concerns = |pod: &PodReport| shown.contains(pod.pod.as_str());
+    let explained = Explained { independent: options.independent, all: &all, concerns: &concerns };
+    printed(|out| match options.output.style() {
+        Some(style) => {
             let usage = told.usage.as_ref();
             let usage = usage.map(|(before, after)| usage::render(after, Some(before), options.all, style));
             let text = what_if::render(&told, options.all, style) + &usage.unwrap_or_default();
-            out.write_all(text.as_bytes())
+            out.write_all(style.tidy(&text).as_bytes())?;
+            explained.write_text(out, style, again)
         }
-    };
-    written(printed.and_then(|()| out.flush()))?;
+        None => {
+            let explanations = again.map(|again| Explanations::new(explained, again));
+            options.output.write(out, &Document { told: &told, usage: None, explanations })
+        }
+    })?;
     Ok(told)
 }
 
@@ -190,69 +195,51 @@ fn short(pod: &PodReport) -> &str {
 }
 
 /// Inputs of a second run, which explains the pods one by one, so that the explanations need not be kept in memory.
-type SecondRun = Option<(EngineConfig, Inventory)>;
+type SecondRun = (EngineConfig, Inventory);
 
-/// Passes the explanation of one pod after another to `tell` until `tell` fails.
-fn explain<E>(
-    options: &Options,
-    all: &Report,
-    again: SecondRun,
-    tell: &mut dyn FnMut(&PodReport, PodExplanation) -> Result<(), E>,
-) -> Result<(), E> {
-    let Some((engine, cluster)) = again else { return Ok(()) };
-    let mut told = Ok(());
-    let mut tell = |pod: &PodReport, said| {
-        if told.is_ok() {
-            told = tell(pod, said);
+/// The simulation that is explained, and the pods whose explanations are wanted.
+#[derive(Clone, Copy)]
+struct Explained<'a> {
+    independent: bool,
+    all: &'a Report,
+    concerns: &'a dyn Fn(&PodReport) -> bool,
+}
+
+impl Explained<'_> {
+    /// Passes the explanation of one pod after another to `tell` until `tell` fails.
+    fn run<E>(
+        self,
+        (engine, cluster): SecondRun,
+        tell: &mut dyn FnMut(&PodReport, PodExplanation) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut told = Ok(());
+        let mut tell = |pod: &PodReport, said| {
+            if told.is_ok() {
+                told = tell(pod, said);
+            }
+        };
+        match self.independent {
+            true => explain_independently(&engine, cluster, self.all, self.concerns, &mut tell),
+            false => explain_simulated(engine, cluster, self.all, self.concerns, &mut tell),
         }
-    };
-    let concerns = |pod: &PodReport| is_wanted(options, pod);
-    match options.independent {
-        true => explain_independently(&engine, cluster, all, &concerns, &mut tell),
-        false => explain_simulated(engine, cluster, all, &concerns, &mut tell),
+        told
     }
-    told
-}
 
-fn print_table(
-    options: &Options,
-    all: &Report,
-    shown: &Report,
-    usage: Option<&Usage>,
-    again: SecondRun,
-) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let style = Style::of_stdout();
-    out.write_all(table::render(shown, options.all, style).as_bytes())?;
-    if let Some(usage) = usage {
-        out.write_all(usage::render(usage, None, options.all, style).as_bytes())?;
+    /// Writes the explanations as text, if they were requested.
+    fn write_text(self, out: &mut dyn Write, style: Style, again: Option<SecondRun>) -> io::Result<()> {
+        let Some(again) = again else { return Ok(()) };
+        self.run(again, &mut |pod, said| {
+            out.write_all(style.tidy(&table::explanation(pod, &said, style)).as_bytes())
+        })
     }
-    explain(options, all, again, &mut |pod, said| {
-        out.write_all(table::explanation(pod, &said, style).as_bytes())
-    })?;
-    out.flush()
 }
 
-/// Writes the report as JSON, with `"usage"` and `"explanations"` if they were requested.
-fn print_json(
-    options: &Options,
-    all: &Report,
-    shown: &Report,
-    usage: Option<&Usage>,
-    again: SecondRun,
-) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    let explanations = again.map(|again| Explanations { options, all, again: Cell::new(Some(again)) });
-    serde_json::to_writer_pretty(&mut out, &ReportJson { report: shown, usage, explanations })?;
-    out.write_all(b"\n")?;
-    out.flush()
-}
-
-/// JSON form of a report, as of [`harbormaster_sim::Explained`].
+/// A report or a difference as a document, with `"usage"` and `"explanations"` if they were requested; the form of a
+/// report is that of [`harbormaster_sim::Explained`].
 #[derive(Serialize)]
-struct ReportJson<'a> {
+struct Document<'a, T> {
     #[serde(flatten)]
-    report: &'a Report,
+    told: &'a T,
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<&'a Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -261,15 +248,22 @@ struct ReportJson<'a> {
 
 /// A list whose entries are computed while the list is written. It can be written only once.
 struct Explanations<'a> {
-    options: &'a Options,
-    all: &'a Report,
-    again: Cell<SecondRun>,
+    explained: Explained<'a>,
+    again: Cell<Option<SecondRun>>,
+}
+
+impl<'a> Explanations<'a> {
+    fn new(explained: Explained<'a>, again: SecondRun) -> Self {
+        Self { explained, again: Cell::new(Some(again)) }
+    }
 }
 
 impl Serialize for Explanations<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
-        explain(self.options, self.all, self.again.take(), &mut |_, said| list.serialize_element(&said))?;
+        if let Some(again) = self.again.take() {
+            self.explained.run(again, &mut |_, said| list.serialize_element(&said))?;
+        }
         list.end()
     }
 }

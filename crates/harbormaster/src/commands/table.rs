@@ -25,7 +25,7 @@ pub(crate) const COLUMNS: &str = "Columns: FITS is how many of the evaluated nod
 /// `all` is set.
 pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
     if report.pods.is_empty() {
-        return format!("no pod is waiting for a node{}\n", on_missing_nodes(report));
+        return style.paragraph(&format!("no pod is waiting for a node{}", on_missing_nodes(report)));
     }
     let rows: Vec<Row> = report.pods.iter().map(row).collect();
     let groups: Vec<Vec<Row>> = match all {
@@ -42,14 +42,14 @@ pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
             alike::message(group),
         ]);
     }
-    let mut text = table.render(style) + &format!("\n{}\n", summary(report));
+    let mut text = table.render(style) + "\n" + &style.paragraph(&summary(report));
     if groups.len() < report.pods.len() {
         let what = if report.pods.iter().any(|pod| pod.group.is_some()) {
             "members of groups and similar"
         } else {
             "similar"
         };
-        text += &format!("({what} pods share a row; --all shows each)\n");
+        text += &style.paragraph(&format!("({what} pods share a row; --all shows each)"));
     }
     text
 }
@@ -124,14 +124,14 @@ fn summary(report: &Report) -> String {
 /// Renders the nodes on which the pod fits, with scores, and the reasons why it does not fit on the others.
 pub(crate) fn explanation(pod: &PodReport, said: &PodExplanation, style: Style) -> String {
     let to = pod.node.as_deref().unwrap_or("no node");
-    let mut text = format!("\n{} ({}) -> {to}\n", pod.pod, pod.profile);
+    let mut text = "\n".to_owned() + &style.heading(&format!("{} ({}) -> {to}", pod.pod, pod.profile));
     for (point, status) in [("PreEnqueue", &pod.pre_enqueue), ("PreFilter", &said.pre_filter)] {
         if let Some(status) = status {
-            text += &format!("{point}: {}\n", verdict(status));
+            text += &style.paragraph(&format!("{point}: {}", verdict(status)));
         }
     }
     if let Some(error) = &said.error {
-        text += &format!("error: {error}\n");
+        text += &style.paragraph(&format!("error: {error}"));
     }
     if !said.fits.is_empty() {
         text += &fits(&said.fits, pod.node.as_deref(), style);
@@ -170,7 +170,10 @@ fn fits(groups: &[FittingNodes], chosen: Option<&str>, style: Style) -> String {
     let rest: usize = groups.iter().skip(BEST).map(|group| group.nodes.len()).sum();
     match rest {
         0 => table.render(style),
-        rest => table.render(style) + &format!("and {rest} more with lower scores (-o json shows all)\n"),
+        rest => {
+            table.render(style)
+                + &style.paragraph(&format!("and {rest} more with lower scores (-o json shows all)"))
+        }
     }
 }
 

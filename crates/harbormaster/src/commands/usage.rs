@@ -37,12 +37,12 @@ pub(crate) fn render(after: &Usage, before: Option<&Usage>, all: bool, style: St
     let idle = |usage: &Usage| usage.nodes.iter().filter(|node| node.is_idle()).count();
     let instead = before.map(|before| format!(", instead of {} of {}", idle(before), before.nodes.len()));
     let line = format!(
-        "{} of {} nodes run no pods but those of DaemonSets{}\n",
+        "{} of {} nodes run no pods but those of DaemonSets{}",
         idle(after),
         after.nodes.len(),
         instead.unwrap_or_default()
     );
-    format!("\n{}\n{line}", table.render(style))
+    format!("\n{}\n{}", table.render(style), style.paragraph(&line))
 }
 
 /// Returns the use by node or by zone.

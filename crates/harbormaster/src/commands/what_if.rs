@@ -6,6 +6,7 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, builder::ValueParser, error::ErrorKind,
     parser::ValueSource, value_parser,
 };
+use harbormaster_config::Setting;
 use harbormaster_manifests::{
     edits::{Edit, ObjectName, Step},
     scenario,
@@ -18,15 +19,41 @@ use harbormaster_sim::{
 use super::{
     alike::{self, Row},
     files,
-    layout::{Colour, Style, Table, wrapped},
+    layout::{Colour, Style, Table},
     table,
 };
 
 const HEADING: &str = "What if";
 /// Flags that each are one change, or the begin of one.
-const FLAGS: [&str; 7] = ["drain", "remove", "add", "scale", "delete", "repack", "scenario"];
+const FLAGS: [&str; 8] = ["drain", "remove", "add", "scale", "delete", "repack", "set", "scenario"];
 
-/// Flags that change the cluster, in the order in which they are given.
+/// Flag that changes the configuration, for commands without changes of the cluster.
+#[derive(Debug, Args)]
+pub(crate) struct Settings {
+    /// Set a field of the configuration, for example
+    /// profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated. Elements of lists are selected by
+    /// number or name, and [+] appends one; the value is YAML. This flag can be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<Setting>,
+}
+
+impl Settings {
+    /// Returns the changes.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        self.set.iter().cloned().map(|setting| of_flag("set", set(setting))).collect()
+    }
+}
+
+fn set(Setting { path, value }: Setting) -> Edit {
+    Edit::Set { path, value }
+}
+
+/// Returns an edit that a flag names.
+fn of_flag(flag: &str, edit: Edit) -> Step {
+    Step { edit, source: format!("--{flag}").into(), line: None, field: String::new() }
+}
+
+/// Flags that change the cluster or the configuration, in the order in which they are given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes(Vec<Planned>);
 
@@ -50,12 +77,7 @@ impl Changes {
         let mut steps = Vec::new();
         for planned in &self.0 {
             match planned {
-                Planned::Edit(flag, edit) => steps.push(Step {
-                    edit: edit.clone(),
-                    source: format!("--{flag}").into(),
-                    line: None,
-                    field: String::new(),
-                }),
+                Planned::Edit(flag, edit) => steps.push(of_flag(flag, edit.clone())),
                 Planned::Scenario(path) => steps.extend(scenario::read(&files::read(path)?)?),
             }
         }
@@ -104,11 +126,21 @@ impl Args for Changes {
                  --config, this shows what another configuration would do",
             ),
             flag(
+                "set",
+                "PATH=VALUE",
+                ValueParser::new(|text: &str| text.parse::<Setting>()),
+                "Set a field of the configuration, for example \
+                 profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated. Elements of lists are \
+                 selected by number or name, and [+] appends one; the value is YAML. With --repack, the result shows what \
+                 the cluster would look like",
+            ),
+            flag(
                 "scenario",
                 "FILE",
                 text(),
                 "Make the changes of a YAML list with the steps drain: NODE, remove: NODE, add: N with like: NODE, scale: \
-                 KIND/[NAMESPACE/]NAME with replicas: N, delete: KIND/[NAMESPACE/]NAME, and repack: all",
+                 KIND/[NAMESPACE/]NAME with replicas: N, delete: KIND/[NAMESPACE/]NAME, repack: all, and set: PATH with \
+                 to: VALUE",
             ),
         ])
     }
@@ -125,7 +157,7 @@ impl FromArgMatches for Changes {
             if matches.value_source(flag) != Some(ValueSource::CommandLine) {
                 continue;
             }
-            let found = matches.indices_of(flag).into_iter().flatten().zip(of_flag(flag, matches)?);
+            let found = matches.indices_of(flag).into_iter().flatten().zip(named(flag, matches)?);
             planned.extend(found);
         }
         planned.sort_by_key(|(index, _)| *index);
@@ -139,7 +171,7 @@ impl FromArgMatches for Changes {
 }
 
 /// Returns the changes that a flag names, in the order given.
-fn of_flag(flag: &'static str, matches: &ArgMatches) -> Result<Vec<Planned>, Error> {
+fn named(flag: &'static str, matches: &ArgMatches) -> Result<Vec<Planned>, Error> {
     let texts = |flag: &str| matches.get_many::<String>(flag).into_iter().flatten().cloned();
     let edit = |edit| Planned::Edit(flag, edit);
     Ok(match flag {
@@ -160,6 +192,10 @@ fn of_flag(flag: &'static str, matches: &ArgMatches) -> Result<Vec<Planned>, Err
         "scale" => {
             let all = matches.get_many::<(ObjectName, u32)>(flag).into_iter().flatten().cloned();
             all.map(|(workload, replicas)| edit(Edit::Scale { workload, replicas })).collect()
+        }
+        "set" => {
+            let all = matches.get_many::<Setting>(flag).into_iter().flatten().cloned();
+            all.map(|setting| edit(set(setting))).collect()
         }
         _ => {
             let all = matches.get_many::<ObjectName>(flag).into_iter().flatten().cloned();
@@ -185,17 +221,18 @@ pub(crate) fn is_harmed(pod: &ChangedPod) -> bool {
 
 /// Renders the difference that the changes make. Similar pods share a row if there are many, unless `all` is set.
 pub(crate) fn render(told: &Difference, all: bool, style: Style) -> String {
-    let mut text = lines(&format!("If you {}:", told.changes.join(", then ")), style);
+    let mut text = style.title("Difference that changes make")
+        + &style.paragraph(&format!("If you {}:", told.changes.join(", then ")));
     if !told.pods.is_empty() {
         text += "\n";
         text += &pods(&told.pods, all, style);
     }
-    text += &format!("\n{}", lines(&summary(told), style));
+    text += &format!("\n{}", style.paragraph(&summary(told)));
     let have = |totals: &std::collections::BTreeMap<&str, usize>| {
         format!("{} of {}", totals.get("placed").copied().unwrap_or(0), totals.values().sum::<usize>())
     };
     let line = format!("{} pods have a node, instead of {}", have(&told.after), have(&told.before));
-    text + &lines(&line, style)
+    text + &style.paragraph(&line)
 }
 
 fn pods(changed: &[ChangedPod], all: bool, style: Style) -> String {
@@ -215,9 +252,11 @@ fn pods(changed: &[ChangedPod], all: bool, style: Style) -> String {
             .collect();
         table.add([alike::pods(group), alike::places(&before), alike::places(group), alike::message(group)]);
     }
-    let shared =
-        if groups.len() < changed.len() { "(similar pods share a row; --all shows each)\n" } else { "" };
-    table.render(style) + shared
+    let mut text = table.render(style);
+    if groups.len() < changed.len() {
+        text += &style.paragraph("(similar pods share a row; --all shows each)");
+    }
+    text
 }
 
 /// Returns the rows of a pod before and after the change.
@@ -274,10 +313,6 @@ fn summary(told: &Difference) -> String {
     text
 }
 
-fn lines(text: &str, style: Style) -> String {
-    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,6 +340,8 @@ mod tests {
             "--add=1",
             "--remove=c",
             "--like=d",
+            "--set",
+            "profiles[0].schedulerName=x",
             "--repack",
         ];
         let expected = [
@@ -315,6 +352,7 @@ mod tests {
             "delete job x/y",
             "add a node like d",
             "remove node c",
+            "set profiles[0].schedulerName to x",
             "place all pods anew",
         ];
         assert_eq!(changes(&args).expect("the flags are right"), expected);
@@ -331,6 +369,7 @@ mod tests {
             (&["--scale", "deploy/web=many"], "\"many\" is not a number of replicas"),
             (&["--scale", "web=2"], "expected KIND/NAME or KIND/NAMESPACE/NAME, got \"web\""),
             (&["--delete", "web"], "expected KIND/NAME"),
+            (&["--set", "parallelism"], "expected PATH=VALUE"),
             (&["--scenario", "/no/such/file"], "/no/such/file: "),
         ] {
             let told = changes(args).expect_err("the flags are wrong");

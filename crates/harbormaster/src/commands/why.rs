@@ -1,26 +1,27 @@
 //! The `why` command.
 
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use clap::{Args, Command};
 use harbormaster_api::{Pod, similar::did_you_mean};
 use harbormaster_client::{ConnectionConfig, Overrides};
 use harbormaster_manifests::edits::ObjectName;
 use harbormaster_sim::{Change, Contrast, Inventory, Remedy, Standing, Victims, Waker, Why, report::Fate};
-use serde::Serialize;
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded, Output, Progress},
-    layout::{Cell, Colour, Style, Table, wrapped},
-    table, why_running,
+    cluster::{ClusterOptions, Loaded, Progress},
+    layout::{Cell, Colour, Style, Table},
+    output::Output,
+    table,
+    what_if::Settings,
+    why_running,
 };
 
 const NOTES: &str = "The other pending pods are scheduled first, as far as they fit, unless --independent is given. Every change that is shown has been tried: with it, the \
      pod fits. Changes are listed from small to large; two changes on one line are needed together.";
+
+const HOPELESS: &str = "No change that was tried would place it.";
 
 /// Arguments of `why`.
 #[derive(Debug, Args)]
@@ -31,6 +32,8 @@ pub(crate) struct Options {
     pod: String,
     #[command(flatten)]
     cluster: ClusterOptions,
+    #[command(flatten)]
+    settings: Settings,
     /// Ask a running scheduler instead of reading manifests: the address of its secure port, such as https://host:10259.
     /// The credentials of the kubeconfig must allow GET on /debug/why, and its authority must be that of the scheduler's
     /// certificate, unless the flags below replace them
@@ -78,9 +81,10 @@ fn answer(program: &Program, options: &Options) -> Result<(), String> {
         let connection =
             ConnectionConfig { master: Some(from.clone()), overrides, ..options.cluster.access.connection() };
         let told = why_running::ask(from, &connection, &options.pod)?;
-        return print(options.output, &told, || why_running::render(&told, Style::of_stdout()));
+        return options.output.print(&told, |style| why_running::render(&told, style));
     }
-    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
+    let Loaded { engine, cluster, extenders, .. } =
+        options.cluster.load(program, &options.settings.steps())?;
     let (pod, is_placed) = find(&options.pod, &cluster)?;
     let told = match options.independent {
         _ if is_placed => Ok(harbormaster_sim::why_placed(&engine, cluster, &pod)),
@@ -96,23 +100,7 @@ fn answer(program: &Program, options: &Options) -> Result<(), String> {
     };
     extenders.check()?;
     let told = told.map_err(|error| error.to_string())?.ok_or_else(|| format!("pod {pod} is not pending"))?;
-    print(options.output, &told, || render(&told, Style::of_stdout()))
-}
-
-/// Prints the answer.
-fn print(output: Output, told: &impl Serialize, render: impl Fn() -> String) -> Result<(), String> {
-    let mut out = io::stdout().lock();
-    let printed = match output {
-        Output::Json => serde_json::to_writer_pretty(&mut out, told)
-            .map_err(io::Error::from)
-            .and_then(|()| out.write_all(b"\n")),
-        Output::Table => out.write_all(render().as_bytes()),
-    };
-    match printed.and_then(|()| out.flush()) {
-        // A reader that closes the pipe is not an error.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
-        _ => Ok(()),
-    }
+    options.output.print(&told, |style| render(&told, style))
 }
 
 /// Returns the full name of the pod, and true if it is on a node. Prefers pods without a node.
@@ -194,7 +182,7 @@ fn headline(told: &Why, style: Style) -> String {
         Fate::Unschedulable => format!("{} waits, tried {times}: {message}", pod.pod),
         Fate::Preempted | Fate::Foreign => format!("{}: {message}", pod.pod),
     };
-    lines(&line, style)
+    style.title(&format!("Pod {}", pod.pod)) + &style.paragraph(&line)
 }
 
 fn wakers(told: &Why, style: Style) -> String {
@@ -234,7 +222,7 @@ fn standing(told: &Why, style: Style) -> String {
             )
         }
     };
-    let mut text = lines(&format!("\n{sentence}"), style);
+    let mut text = "\n".to_owned() + &style.paragraph(&sentence);
     if let (Some(rival), false) = (rival, plugins.is_empty()) {
         let mut table = Table::new(["SCORE BY", node, &rival.node]);
         for Contrast { plugin, own, rival } in plugins {
@@ -252,11 +240,8 @@ fn evicted(told: &Why, style: Style) -> String {
         0 => String::new(),
         many => format!(" ({many} of them against a disruption budget)"),
     };
-    lines(&format!("\nIt would evict {} from node {node}{budgets}.", victims.join(", ")), style)
-}
-
-fn lines(text: &str, style: Style) -> String {
-    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
+    let line = format!("It would evict {} from node {node}{budgets}.", victims.join(", "));
+    "\n".to_owned() + &style.paragraph(&line)
 }
 
 fn remedies(told: &Why, style: Style) -> String {
@@ -264,16 +249,10 @@ fn remedies(told: &Why, style: Style) -> String {
         (Fate::Placed | Fate::Preempted | Fate::Foreign, _) => return String::new(),
         (Fate::Gated, true) => {
             let fits = told.explanation.as_ref().is_some_and(|said| !said.fits.is_empty());
-            return lines(
-                if fits {
-                    "\nIt fits as soon as it is released."
-                } else {
-                    "\nNo change that was tried would place it."
-                },
-                style,
-            );
+            let line = if fits { "It fits as soon as it is released." } else { HOPELESS };
+            return "\n".to_owned() + &style.paragraph(line);
         }
-        (Fate::Unschedulable, true) => return lines("\nNo change that was tried would place it.", style),
+        (Fate::Unschedulable, true) => return "\n".to_owned() + &style.paragraph(HOPELESS),
         (_, false) => {}
     }
     let mut table = Table::new(["FITS", "EXAMPLE", "IF YOU"]);

@@ -3,7 +3,7 @@
 use harbormaster_client::ConnectionConfig;
 use serde_json::Value;
 
-use super::layout::{Style, Table, wrapped};
+use super::layout::{Style, Table};
 
 /// Asks the scheduler behind the secure port `from` about a pod (`namespace/name`, or a name in the namespace `default`).
 ///
@@ -26,7 +26,7 @@ pub(super) fn ask(from: &str, connection: &ConnectionConfig, pod: &str) -> Resul
 /// Renders the answer.
 pub(super) fn render(told: &Value, style: Style) -> String {
     let text = |field: &str| told[field].as_str().unwrap_or_default();
-    let mut out = lines(&headline(told), style);
+    let mut out = style.title(&format!("State of {}", text("pod"))) + &style.paragraph(&headline(told));
     let list = |field: &str| told[field].as_array().map(Vec::as_slice).unwrap_or_default();
     if !list("reasons").is_empty() {
         let mut table = Table::new(["NODES", "REASON"]);
@@ -56,7 +56,7 @@ pub(super) fn render(told: &Value, style: Style) -> String {
         last.push(format!("It is tried again at {} at the latest.", text("triedAgainBy")));
     }
     if !last.is_empty() {
-        out += &format!("\n{}", lines(&last.join(" "), style));
+        out += &format!("\n{}", style.paragraph(&last.join(" ")));
     }
     out
 }
@@ -91,10 +91,6 @@ fn headline(told: &Value) -> String {
     let since = if text("since").is_empty() { String::new() } else { format!(" since {}", text("since")) };
     let message = if text("message").is_empty() { String::new() } else { format!(": {}", text("message")) };
     format!("{} {state}{since}, {tried}{message}", text("pod"))
-}
-
-fn lines(text: &str, style: Style) -> String {
-    wrapped(text, style.width.unwrap_or(usize::MAX)).join("\n") + "\n"
 }
 
 #[cfg(test)]

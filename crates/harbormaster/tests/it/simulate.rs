@@ -6,6 +6,8 @@ use std::{
     process::{Command, Output},
 };
 
+use serde_json::Value;
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -99,6 +101,63 @@ fn the_capacity_for_copies_of_a_pod_is_shown_by_zone_and_by_size() {
 const SCENARIO: [&str; 5] =
     ["simulate", "-f", "examples/", "--scenario", "crates/harbormaster/tests/manifests/scenario.yaml"];
 
+const MOST_ALLOCATED: &str =
+    "profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated";
+
+#[test]
+fn a_setting_changes_how_copies_and_drains_are_decided() {
+    let web = "crates/harbormaster/tests/manifests/drain.yaml";
+    let wrong = "profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=Most";
+    for command in [&["capacity", web][..], &["drain-plan", "busy-1"], &["why", "shop/web-1"]] {
+        let told = harbormaster(&[command, &["-f", web, "--set", wrong]].concat());
+        let told = text(&told.stderr);
+        assert!(
+            told.contains(&format!("error: --set {wrong}: ")) && told.contains("Unsupported value"),
+            "{told}"
+        );
+    }
+    let packed = harbormaster(&["drain-plan", "busy-1", "-f", web, "--set", MOST_ALLOCATED]);
+    assert_eq!(text(&packed.stderr), "", "{}", text(&packed.stdout));
+}
+
+#[test]
+fn yaml_says_the_same_as_json_and_every_row_of_a_markdown_table_has_all_columns() {
+    let drain = "crates/harbormaster/tests/manifests/drain.yaml";
+    let commands: [&[&str]; 6] = [
+        &["simulate", "-f", "examples/", "--explain", "--usage"],
+        &["simulate", "-f", drain, "--repack", "--usage", "--explain"],
+        &["why", "edge/ingress-2", "-f", "examples/"],
+        &["capacity", "examples/3-waiting.yaml", "-f", "examples/1-nodes.yaml", "--limit", "5"],
+        &["drain-plan", "busy-1", "-f", drain],
+        &["lint", "--config", "crates/harbormaster/tests/manifests/lint.yaml"],
+    ];
+    for command in commands {
+        let said = |format: &str| {
+            let output = harbormaster(&[command, &["-o", format]].concat());
+            let said = text(&output.stdout);
+            assert!(!said.is_empty(), "{command:?}: {}", text(&output.stderr));
+            said
+        };
+        let json: Value = serde_json::from_str(&said("json")).expect("JSON");
+        let yaml = harbormaster_yaml::parse(&said("yaml")).expect("YAML").into_json();
+        assert_eq!(yaml, json, "{command:?}");
+        let markdown = said("markdown");
+        assert!(markdown.starts_with("## ") && !markdown.contains("\n\n\n"), "{markdown}");
+        let mut tables = 0;
+        let mut columns = None;
+        for line in markdown.lines() {
+            if !line.starts_with('|') {
+                columns = None;
+                continue;
+            }
+            let count = line.replace("\\|", "").matches('|').count();
+            tables += usize::from(columns.is_none());
+            assert_eq!(*columns.get_or_insert(count), count, "{line}\n{markdown}");
+        }
+        assert!(tables > 0, "{markdown}");
+    }
+}
+
 #[test]
 fn the_difference_that_a_change_makes_is_shown_as_a_table_and_as_json() {
     assert_golden("usage.txt", &["simulate", "-f", "examples/", "--usage"]);
@@ -109,6 +168,8 @@ fn the_difference_that_a_change_makes_is_shown_as_a_table_and_as_json() {
     assert_golden("drain.txt", &["simulate", "-f", "examples/", "--drain", "node-a2"]);
     let grow = ["--scale", "deployment/shop/web=90", "--add", "5", "--like", "node-b1"];
     assert_golden("grow.txt", &[&["simulate", "-f", "examples/"], &grow[..]].concat());
+    assert_golden("set.txt", &[&repacked[..], &["--set", MOST_ALLOCATED]].concat());
+    assert_golden("explained-drain.txt", &["simulate", "-f", "examples/", "--drain", "node-a2", "--explain"]);
     assert_golden("scenario.txt", &SCENARIO);
     assert_golden("scenario.json", &[&SCENARIO[..], &["-o", "json"]].concat());
 }
@@ -154,7 +215,18 @@ fn changes_of_unknown_objects_are_errors_that_name_the_flag_or_the_line() {
             &["--remove", "node-a1", "--scenario", scenario],
             format!("error: {scenario}:2: [0].drain: no node is named \"node-a1\""),
         ),
-        (&["--drain", "node-a1", "--explain"], "error: --explain explains one simulation".to_owned()),
+        (
+            &["--set", "profiles[1].schedulerName=x"],
+            "error: --set profiles[1].schedulerName=x: profiles has no element [1]: it is a list with [0] \
+             default-scheduler\n"
+                .to_owned(),
+        ),
+        (
+            &["--set", "percentageOfNodesToScor=50"],
+            "error: --set percentageOfNodesToScor=50: unknown field \"percentageOfNodesToScor\" (did you mean \
+             `percentageOfNodesToScore`?)\n"
+                .to_owned(),
+        ),
     ] {
         let output = harbormaster(&[&["simulate", "-f", "examples/"], args].concat());
         let told = text(&output.stderr);

@@ -147,6 +147,7 @@ fn by_hand(objects: &mut Vec<Value>, edit: &Edit) {
                 !is(one, "ReplicaSet", &object.name) && owner(one)["name"] != object.name.as_str()
             });
         }
+        Edit::Set { .. } => unreachable!("settings do not change objects"),
     }
 }
 

@@ -43,7 +43,11 @@ impl Screen {
 
     /// Returns the text that replaces the table with one that shows all pods and their full messages.
     pub(super) fn whole(&self, board: &Board) -> String {
-        let style = Style { colours: self.colours, width: Some(layout::terminal_size().0.into()) };
+        let style = Style {
+            colours: self.colours,
+            width: Some(layout::terminal_size().0.into()),
+            ..Style::default()
+        };
         let rows: Vec<Row> = ordered(board).into_iter().map(row).collect();
         let mut table = Table::new(["POD", "NODE", "MESSAGE"]);
         for group in &alike::grouped(rows) {

@@ -1,4 +1,4 @@
-//! The report, as text and as JSON. The JSON form is stable, since tools read it.
+//! The report, as text and as a document. The document is stable, since tools read it.
 
 use std::{
     collections::BTreeMap,
@@ -10,6 +10,7 @@ use harbormaster_core::shadow::Kind;
 use serde::Serialize;
 
 use super::{
+    super::layout::{Style, Table},
     durations::Summary,
     tally::{Example, Tally, whole_seconds},
 };
@@ -90,44 +91,55 @@ const fn meaning(kind: Kind) -> &'static str {
     }
 }
 
-impl Display for Report {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl Report {
+    /// Renders the report.
+    pub(super) fn render(&self, style: Style) -> String {
         let time = whole_seconds(Duration::from_secs_f64(self.seconds));
-        writeln!(
-            f,
-            "{} decisions of the cluster's scheduler in {time}. Harbormaster would have chosen:",
-            self.decisions
-        )?;
+        let begin = format!("{} decisions of the cluster's scheduler in {time}", self.decisions);
+        let mut text = style.title("Comparison of two schedulers") + &style.paragraph(&begin);
+        text += &self.results(style);
+        for cause in &self.causes {
+            text += &format!("\n{}", cause.render(style));
+        }
+        let lines = [
+            format!("From the appearance of a pod to its binding: {}", Shown(self.until_bound)),
+            format!("Harbormaster's decision about a pod: {}", Shown(self.decision)),
+            format!(
+                "This process: {:.1} s of processor time, {:.0} MiB of memory",
+                self.cpu_seconds,
+                self.memory_bytes as f64 / f64::from(1 << 20)
+            ),
+        ];
+        let lines = lines.iter().map(String::as_str).chain(self.notes.iter().copied());
+        text + "\n" + &lines.map(|line| style.paragraph(line)).collect::<String>()
+    }
+
+    fn results(&self, style: Style) -> String {
+        let mut table = Table::new(["    COUNT", "   SHARE", "HARBORMASTER WOULD HAVE CHOSEN"]);
+        let mut add = |count: u64, meaning: &str| {
+            let share = format!("{:>6.2} %", self.share(count));
+            table.add([format!("{count:>9}").into(), share.into(), meaning.into()]);
+        };
         for kind in Kind::ALL {
-            let count = self.results.get(kind.name()).copied().unwrap_or(0);
-            writeln!(f, "{count:>9} {:>6.2} %  {}", self.share(count), meaning(kind))?;
+            add(self.results.get(kind.name()).copied().unwrap_or(0), meaning(kind));
         }
-        writeln!(f, "{:>9} {:>6.2} %  alike (the first three)", self.alike, self.share(self.alike))?;
-        if !self.causes.is_empty() {
-            writeln!(f, "\nDifferences:")?;
-        }
-        self.causes.iter().try_for_each(|cause| write!(f, "{cause}"))?;
-        writeln!(f, "\nFrom the appearance of a pod to its binding: {}", Shown(self.until_bound))?;
-        writeln!(f, "Harbormaster's decision about a pod: {}", Shown(self.decision))?;
-        writeln!(
-            f,
-            "This process: {:.1} s of processor time, {:.0} MiB of memory",
-            self.cpu_seconds,
-            self.memory_bytes as f64 / f64::from(1 << 20)
-        )?;
-        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))
+        add(self.alike, "alike (the first three)");
+        table.render(style)
     }
 }
 
-impl Display for CauseReport {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:>9}  {}, {}", self.count, self.result, self.cause)?;
+impl CauseReport {
+    fn render(&self, style: Style) -> String {
+        let heading = style.heading(&format!("{} {}, {}", self.count, self.result, self.cause));
+        let mut table = Table::new(["POD", "THEIRS", "OURS", "WHY"]);
         for Example { pod, theirs, ours, detail } in &self.examples {
-            let node = |node: &Option<String>| node.clone().unwrap_or_else(|| "no node".to_owned());
-            let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
-            writeln!(f, "           {pod}: theirs {}, ours {}{detail}", node(theirs), node(ours))?;
+            let node = |node: &Option<String>| node.clone().unwrap_or_else(|| "<none>".to_owned());
+            table.add([pod.into(), node(theirs).into(), node(ours).into(), detail.into()]);
         }
-        Ok(())
+        match self.examples.is_empty() {
+            true => heading,
+            false => heading + &table.render(style),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::commands::shadow::report::Report;
+use crate::commands::{layout::Style, shadow::report::Report};
 
 fn compared(pod: &str, theirs: Option<&str>, finding: Finding) -> Comparison {
     Comparison {
@@ -58,17 +58,18 @@ fn the_report_in_json_has_all_results_causes_and_times() {
 
 #[test]
 fn the_report_as_text_names_the_plugins_that_make_the_differences() {
-    let text = Report::of(&one_of_each(), (1.5, 1048576.0)).to_string();
+    let text = Report::of(&one_of_each(), (1.5, 1048576.0)).render(Style::default());
     for line in [
-        "10 decisions of the cluster's scheduler in 0s. Harbormaster would have chosen:",
-        "        2  20.00 %  another node: theirs fits, but scores less",
-        "        3  30.00 %  alike (the first three)",
-        "        2  elsewhere, NodeResourcesFit",
-        "           shop/d: theirs a, ours b: NodeResourcesFit 90 against 70, ImageLocality 0 against 5",
-        "        1  rejected, TaintToleration: untolerated taint(s)",
-        "        1  waiting, NodePorts",
-        "           shop/h: theirs no node, ours b",
-        "        1  raced, elsewhere",
+        "10 decisions of the cluster's scheduler in 0s",
+        "    COUNT     SHARE  HARBORMASTER WOULD HAVE CHOSEN",
+        "        2   20.00 %  another node: theirs fits, but scores less",
+        "        3   30.00 %  alike (the first three)",
+        "2 elsewhere, NodeResourcesFit",
+        "shop/d  a       b     NodeResourcesFit 90 against 70, ImageLocality 0 against 5",
+        "1 rejected, TaintToleration: untolerated taint(s)",
+        "1 waiting, NodePorts",
+        "shop/h  <none>  b",
+        "1 raced, elsewhere",
         "This process: 1.5 s of processor time, 1 MiB of memory",
         "A note.",
     ] {
