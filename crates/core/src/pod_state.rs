@@ -168,8 +168,8 @@ impl Engine {
     }
 }
 
-/// Returns the reasons in a message such as `0/5 nodes are available: 3 Insufficient cpu, 2 node(s) were unschedulable.`
-fn reasons(message: &str) -> Vec<Reason> {
+/// Returns the reasons in a scheduler's message such as `0/5 nodes are available: 3 Insufficient cpu, 2 node(s) were unschedulable.`
+pub fn reasons(message: &str) -> Vec<Reason> {
     let Some((_, rest)) = message.split_once(" nodes are available: ") else { return Vec::new() };
     // What follows is about preemption.
     let first = rest.split(". ").next().unwrap_or_default();

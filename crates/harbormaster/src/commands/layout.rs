@@ -47,7 +47,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulate"))]
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

@@ -1,5 +1,8 @@
 //! The `simulate` command.
 
+mod format;
+mod page;
+
 use std::{
     cell::Cell,
     io::{self, BufWriter, Write as _},
@@ -8,6 +11,7 @@ use std::{
 use clap::{Args, Command};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_core::EngineConfig;
+use harbormaster_page::Document;
 use harbormaster_sim::{
     Difference, Inventory, Outcome, PodExplanation, PodReport, Report, Usage, UsageBefore, difference,
     explain_independently, explain_simulated,
@@ -21,6 +25,7 @@ use super::{
     table, usage,
     what_if::{self, Changes},
 };
+use format::Format;
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if one of the pods shown is unschedulable or preempted \
      (gated pods and pods of other schedulers do not count). With --drain and the like, 2 if the change leaves one of the \
@@ -52,9 +57,9 @@ pub(crate) struct Options {
     /// Evaluate each pod against the cluster as given, without placing the other pods
     #[arg(long)]
     independent: bool,
-    /// Format of the result
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    /// Format of the result; html is a page for a browser
+    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
+    format: Format,
 }
 
 pub(crate) fn command() -> Command {
@@ -65,9 +70,13 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
-    let failed = match options.changes.is_empty() {
-        true => simulate(program, options).map(|report| report.pods.iter().any(table::has_failed)),
-        false => compare(program, options).map(|told| told.pods.iter().any(what_if::is_harmed)),
+    let has_failed = |report: Report| report.pods.iter().any(table::has_failed);
+    let failed = match (options.format, options.changes.is_empty()) {
+        (Format::Html, _) => page(program, options).map(has_failed),
+        (Format::Text(output), true) => simulate(program, options, output).map(has_failed),
+        (Format::Text(output), false) => {
+            compare(program, options, output).map(|told| told.pods.iter().any(what_if::is_harmed))
+        }
     };
     match failed {
         Ok(true) if options.exit_code => Err(CommandError::Unschedulable),
@@ -80,7 +89,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 }
 
 /// Simulates and prints the result.
-fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
+fn simulate(program: &Program, options: &Options, output: Output) -> Result<Report, String> {
     let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
     let again = options.explain.then(|| (engine.clone(), cluster.clone()));
     let usage = options.usage.then(|| UsageBefore::of(&cluster));
@@ -88,11 +97,27 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     extenders.check()?;
     let shown = shown(options, &all)?;
     let usage = usage.map(|before| before.after(&all));
-    let printed = match options.output {
+    let printed = match output {
         Output::Json => print_json(options, &all, &shown, usage.as_ref(), again),
         Output::Table => print_table(options, &all, &shown, usage.as_ref(), again),
     };
     written(printed)?;
+    Ok(shown)
+}
+
+/// Simulates, and prints a page for a browser.
+fn page(program: &Program, options: &Options) -> Result<Report, String> {
+    if options.explain || !options.changes.is_empty() {
+        return Err("the page of -o html shows one simulation: leave out --explain and changes".to_owned());
+    }
+    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program)?;
+    let before = UsageBefore::of(&cluster);
+    let all = place(options, engine, cluster);
+    extenders.check()?;
+    let shown = shown(options, &all)?;
+    let document = Document::with(&page::scene(before, &all, &shown));
+    let mut out = io::stdout().lock();
+    written(out.write_all(document.html.as_bytes()).and_then(|()| out.flush()))?;
     Ok(shown)
 }
 
@@ -105,7 +130,7 @@ fn written(printed: io::Result<()>) -> Result<(), String> {
 }
 
 /// Simulates the cluster without and with the changes, and prints the difference.
-fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
+fn compare(program: &Program, options: &Options, output: Output) -> Result<Difference, String> {
     if options.explain {
         return Err("--explain explains one simulation, but changes need two".to_owned());
     }
@@ -128,7 +153,7 @@ fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
     told.pods
         .retain(|pod| options.pods.is_empty() || options.pods.iter().any(|name| is_name(&pod.pod, name)));
     let mut out = BufWriter::new(io::stdout().lock());
-    let printed = match options.output {
+    let printed = match output {
         Output::Json => serde_json::to_writer_pretty(&mut out, &told)
             .map_err(io::Error::from)
             .and_then(|()| out.write_all(b"\n")),
