@@ -10,6 +10,7 @@ mod group_cycle;
 mod group_preemption;
 mod placements;
 mod reconfigure;
+mod room;
 mod scheduling_cycle;
 
 use std::{sync::Arc, time::Duration};
@@ -42,6 +43,8 @@ use crate::{
     queue::{Backoff, EnqueueFailure, Queue, QueueLengths},
     reporter::Reporter,
 };
+
+pub use room::Room;
 
 /// Settings of the engine.
 #[derive(Clone, Debug)]

@@ -47,7 +47,6 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    #[cfg(any(test, feature = "simulate"))]
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

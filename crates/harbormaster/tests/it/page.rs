@@ -1,5 +1,6 @@
 //! The page in a real browser: here that of a simulation.
 
+mod live;
 mod opened;
 
 use std::{fs, path::Path, process::Command};
