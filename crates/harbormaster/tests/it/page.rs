@@ -85,9 +85,7 @@ fn a_click_on_a_waiting_row_leads_to_the_reasons_of_a_pod() {
 #[test]
 fn another_resource_fills_the_boxes_and_sorts_the_table() {
     let mut page = Opened::new(&simulated(CLUSTER, &[]));
-    let colour =
-        "[...document.getElementById('boxes').getContext('2d').getImageData(20, 50, 1, 1).data].join()";
-    let filled = page.value(colour);
+    let filled = page.pixel(20, 50);
     page.click("#node-list summary");
     page.wait_for("document.querySelector('#node-table tbody tr') !== null");
     let first = page.rows("#node-table")[0].clone();
@@ -97,7 +95,7 @@ fn another_resource_fills_the_boxes_and_sorts_the_table() {
     page.value(choose);
     assert_eq!(page.text("#legend"), "1 of 2 requested (50%)");
     assert_eq!(page.rows("#node-table")[0], json!(["b1", "b", "1", "1 of 2", "50%"]));
-    assert_ne!(page.value(colour), filled, "node a1 has no such resource");
+    assert_ne!(page.pixel(20, 50), filled, "node a1 has no such resource");
     page.click("#node-table tbody tr:last-child button");
     assert_eq!(page.text("#node-title"), "Node a2");
     page.ends_quietly();
@@ -185,15 +183,15 @@ fn names_and_messages_are_shown_as_text_whatever_they_contain() {
 #[test]
 fn the_colours_follow_the_users_preference() {
     let mut page = Opened::new(&simulated(CLUSTER, &[]));
-    let mut colours = Vec::new();
-    for dark in [false, true] {
-        page.browser.prefer_dark(dark).expect("the preference is set");
-        let seen = "[getComputedStyle(document.body).backgroundColor, \
-                    [...document.getElementById('boxes').getContext('2d').getImageData(20, 24, 1, 1).data].join()]";
-        colours.push(page.value(seen));
-    }
-    assert_eq!((&colours[0][0], &colours[1][0]), (&json!("rgb(255, 255, 255)"), &json!("rgb(18, 22, 28)")));
-    assert_ne!(colours[0][1], colours[1][1], "the boxes have other colours, too");
+    let background = "getComputedStyle(document.body).backgroundColor";
+    page.browser.prefer_dark(false).expect("the preference is set");
+    assert_eq!(page.value(background), "rgb(255, 255, 255)");
+    let light = page.pixel(20, 24);
+    page.browser.prefer_dark(true).expect("the preference is set");
+    assert_eq!(page.value(background), "rgb(18, 22, 28)");
+    // The boxes are drawn anew before the next frame but one.
+    page.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))");
+    assert_ne!(page.pixel(20, 24), light, "the boxes have other colours, too");
     page.ends_quietly();
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Opened {
     pub(super) browser: Browser,
     url: String,
     /// The folder of the page's file, which is removed at the end.
-    folder: Option<TempDir>,
+    _folder: Option<TempDir>,
 }
 
 impl Opened {
@@ -21,13 +21,13 @@ impl Opened {
         let file = folder.path().join("page.html");
         fs::write(&file, html).expect("the page is written");
         let opened = Self::at(&format!("file://{}", file.display()));
-        Self { folder: Some(folder), ..opened }
+        Self { _folder: Some(folder), ..opened }
     }
 
     /// Opens a page from a server.
     pub(super) fn at(url: &str) -> Self {
         let browser = Browser::start(1280, 900).expect("the browser starts");
-        let mut opened = Self { browser, url: url.to_owned(), folder: None };
+        let mut opened = Self { browser, url: url.to_owned(), _folder: None };
         opened.open_again();
         opened
     }
@@ -54,6 +54,15 @@ impl Opened {
 
     pub(super) fn press(&mut self, keys: &[Key]) {
         keys.iter().for_each(|key| self.browser.press(*key).expect("the key can be pressed"));
+    }
+
+    /// Returns the colour of a pixel of the boxes. It is read from a copy, because Chromium warns of frequent reading.
+    pub(super) fn pixel(&mut self, x: u32, y: u32) -> Value {
+        self.value(&format!(
+            "(() => {{ const copy = new OffscreenCanvas(1, 1).getContext('2d', {{willReadFrequently: true}}); \
+             copy.drawImage(document.getElementById('boxes'), -{x}, -{y}); \
+             return [...copy.getImageData(0, 0, 1, 1).data].join(); }})()"
+        ))
     }
 
     /// Returns the texts of the cells of a table, row by row.
