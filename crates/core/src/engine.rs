@@ -11,6 +11,7 @@ mod group_preemption;
 mod placements;
 mod reconfigure;
 mod rescue;
+mod room;
 mod scheduling_cycle;
 
 use std::{sync::Arc, time::Duration};
@@ -44,6 +45,8 @@ use crate::{
     reporter::Reporter,
     watchdog::Watchdog,
 };
+
+pub use room::Room;
 
 /// Settings of the engine.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@
 //! Reading order:
 //! 1. The interface: [`input`], [`effect`], [`outcome`]; [`note`] for log lines, [`meter`] for measurements.
 //! 2. [`engine`]: the parts and the routes between them. Its submodules handle changes to objects, the scheduling cycle
-//!    (from the queue to a node) of a pod or a group, the binding cycle (from a node to a bound pod), eviction (freeing resources) and new
-//!    configurations.
+//!    (from the queue to a node) of a pod or a group, the binding cycle (from a node to a bound pod), eviction (freeing resources), new
+//!    configurations, and room for a pod that does not exist.
 //! 3. The parts, each with private state: [`queue`], [`cache`], [`nominator`], `pods`, `finder` (finds nodes),
 //!    `groups` (groups and the numbers of their members), `bindings` (pods that wait on Permit or are being bound),
 //!    `inquiries` (pods about which extenders are being asked), `evictions`, `reporter` (writes conditions and events).
@@ -59,7 +59,7 @@ pub use dump::{Dump, DumpedGroup, DumpedNode};
 pub use effect::{
     AskTask, BindTask, CallOffTask, CallTask, Condition, Effect, EvictTask, GroupCall, PodEvent, StatusPatch,
 };
-pub use engine::{Engine, EngineConfig};
+pub use engine::{Engine, EngineConfig, Room};
 pub use input::{BindOutcome, EvictOutcome, Input};
 pub use note::{Note, Notes};
 pub use outcome::{Attempted, Outcome};

@@ -1,6 +1,6 @@
 //! What the engine knows about one pod that has no node yet. The JSON form is stable, since tools read it.
 
-use harbormaster_api::{Str, Timestamp};
+use harbormaster_api::{Pod, Str, Timestamp};
 use serde::Serialize;
 
 use crate::{
@@ -138,11 +138,7 @@ impl Engine {
     /// Returns what is known about a pod whatever its state is.
     fn told(&self, entry: &QueuedPod) -> PodState {
         let pod = &entry.pod;
-        let mut conditions = pod.status.conditions.iter();
-        let condition =
-            conditions.find(|condition| condition.type_ == POD_SCHEDULED && condition.status == "False");
-        let message =
-            condition.map(|condition| condition.message.to_string()).filter(|text| !text.is_empty());
+        let message = message(pod).map(str::to_owned);
         PodState {
             pod: pod.full_name(),
             profile: pod.spec.scheduler_name.to_string(),
@@ -168,8 +164,16 @@ impl Engine {
     }
 }
 
-/// Returns the reasons in a message such as `0/5 nodes are available: 3 Insufficient cpu, 2 node(s) were unschedulable.`
-fn reasons(message: &str) -> Vec<Reason> {
+/// Returns the reason why the last attempt for a pod failed, as its condition tells it.
+pub fn message(pod: &Pod) -> Option<&str> {
+    let is_it = |type_: &str, status: &str| type_ == POD_SCHEDULED && status == "False";
+    let mut conditions = pod.status.conditions.iter();
+    let condition = conditions.find(|condition| is_it(&condition.type_, &condition.status))?;
+    Some(condition.message.as_str()).filter(|text| !text.is_empty())
+}
+
+/// Returns the reasons in a scheduler's message such as `0/5 nodes are available: 3 Insufficient cpu, 2 node(s) were unschedulable.`
+pub fn reasons(message: &str) -> Vec<Reason> {
     let Some((_, rest)) = message.split_once(" nodes are available: ") else { return Vec::new() };
     // What follows is about preemption.
     let first = rest.split(". ").next().unwrap_or_default();

@@ -31,11 +31,11 @@ use std::{
     sync::Arc,
 };
 
-use harbormaster_api::Timestamp;
+use harbormaster_api::{Pod, Timestamp};
 
 use crate::{
     effect::Effect,
-    engine::{Engine, EngineConfig},
+    engine::{Engine, EngineConfig, Room},
     input::Input,
     note::{Note, Notes},
     outcome::Attempted,
@@ -92,6 +92,11 @@ impl<S: Sink> Recorder<S> {
             extenders = ExtenderRecorder::wrap(&mut config.extenders);
         }
         Self { engine: Engine::new(config), extenders, to }
+    }
+
+    /// See [`Engine::room_for`]. The question is not recorded, because it has no effect.
+    pub fn room_for(&mut self, pod: Pod) -> Option<Room> {
+        self.engine.room_for(pod)
     }
 
     /// See [`Engine::handle`].

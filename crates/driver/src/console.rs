@@ -1,9 +1,10 @@
-//! Requests to a running scheduler: dump its state, change its verbosity, ask about a pod.
+//! Requests to a running scheduler: dump its state, change its verbosity, ask about pods.
 
 use std::{sync::Arc, time::Duration};
 
+use harbormaster_api::Pod;
 use harbormaster_client::ApiClient;
-use harbormaster_core::{Notes, PodState};
+use harbormaster_core::{Dump, Notes, PodState, Room};
 use tokio::{
     sync::{Mutex, Notify, mpsc::WeakUnboundedSender, oneshot, watch},
     time::timeout,
@@ -60,15 +61,38 @@ impl Console {
     /// # Errors
     /// If the engine does not answer.
     pub async fn pod_state(&self, namespace: &str, name: &str) -> Result<Option<Box<PodState>>, Unanswered> {
+        self.ask(|answer| EngineMessage::PodState(namespace.to_owned(), name.to_owned(), answer)).await
+    }
+
+    /// Returns the state of the engine. The engine visits every pod, which takes about a millisecond per 10,000 pods.
+    ///
+    /// # Errors
+    /// If the engine does not answer.
+    pub async fn state(&self) -> Result<Dump, Unanswered> {
+        self.ask(EngineMessage::Dump).await
+    }
+
+    /// Returns the room for copies of a pod that does not exist; `None` if no profile has its scheduler name. The engine
+    /// answers between two attempts, and the question has no effect.
+    ///
+    /// # Errors
+    /// If the engine does not answer.
+    pub async fn room_for(&self, pod: Pod) -> Result<Option<Box<Room>>, Unanswered> {
+        self.ask(|answer| EngineMessage::Room(Box::new(pod), answer)).await
+    }
+
+    async fn ask<T>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<T>) -> EngineMessage,
+    ) -> Result<T, Unanswered> {
         let ask = async {
             let _turn = self.0.asking.lock().await;
             let engine = self.0.engine.borrow().as_ref().and_then(WeakUnboundedSender::upgrade);
             let engine = engine.ok_or(Unanswered::NotRunning)?;
-            let (answer, state) = oneshot::channel();
-            let question = EngineMessage::PodState(namespace.to_owned(), name.to_owned(), answer);
-            engine.send(question).map_err(|_| Unanswered::NotRunning)?;
+            let (answer, answered) = oneshot::channel();
+            engine.send(question(answer)).map_err(|_| Unanswered::NotRunning)?;
             drop(engine);
-            state.await.map_err(|_| Unanswered::NotRunning)
+            answered.await.map_err(|_| Unanswered::NotRunning)
         };
         timeout(PATIENCE, ask).await.unwrap_or(Err(Unanswered::Busy))
     }

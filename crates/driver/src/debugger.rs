@@ -124,7 +124,7 @@ impl Comparison {
         let there = held.nodes.iter().filter(|node| !node.deleted);
         let held_nodes = there.map(|node| node.name.to_string()).collect();
         let on_nodes = held.nodes.iter().flat_map(|node| &node.pods);
-        let queued = [&held.active, &held.backoff, &held.unschedulable, &held.incomplete];
+        let queued = [&held.active, &held.backoff, &held.unschedulable, &held.gated, &held.incomplete];
         let without = queued.into_iter().chain([&held.left_alone]);
         let all = on_nodes.chain(without.into_iter().flatten());
         let held_pods = all.map(|pod| format!("{}({})", pod.uid, pod.full_name())).collect();
@@ -175,7 +175,10 @@ async fn log_dump(dump: &Dump) {
     }
     let summary = summary(dump);
     let pending: Vec<&Arc<PodInfo>> =
-        [&dump.active, &dump.backoff, &dump.unschedulable, &dump.incomplete].into_iter().flatten().collect();
+        [&dump.active, &dump.backoff, &dump.unschedulable, &dump.gated, &dump.incomplete]
+            .into_iter()
+            .flatten()
+            .collect();
     // An empty queue also gets a line.
     let mut parts = pending.chunks(PODS_PER_LINE);
     let mut part = parts.next().unwrap_or_default();
@@ -192,17 +195,18 @@ async fn log_dump(dump: &Dump) {
 
 /// Returns the numbers of queued pods and groups in kube-scheduler's words.
 fn summary(dump: &Dump) -> String {
-    let elements = |pods: &[Arc<PodInfo>]| {
-        let groups: BTreeSet<&GroupId> = pods.iter().filter_map(|pod| pod.group()).collect();
-        pods.iter().filter(|pod| pod.group().is_none()).count() + groups.len()
+    let elements = |parts: &[&[Arc<PodInfo>]]| {
+        let pods = || parts.iter().copied().flatten();
+        let groups: BTreeSet<&GroupId> = pods().filter_map(|pod| pod.group()).collect();
+        pods().filter(|pod| pod.group().is_none()).count() + groups.len()
     };
     let unschedulable =
         if dump.release < Release::V1_37 { "unschedulablePods" } else { "unschedulableEntities" };
     let mut text = format!(
         "activeQ:{}; backoffQ:{}; {unschedulable}:{}",
-        elements(&dump.active),
-        elements(&dump.backoff),
-        elements(&dump.unschedulable)
+        elements(&[&dump.active]),
+        elements(&[&dump.backoff]),
+        elements(&[&dump.unschedulable, &dump.gated])
     );
     if dump.groups.is_some() {
         // No member waits for the end of its group's cycle, because a cycle is one step.
@@ -223,7 +227,7 @@ fn group_text(group: &DumpedGroup) -> String {
 }
 
 fn node_text(node: &DumpedNode) -> String {
-    let DumpedNode { name, deleted, requested, allocatable, pods, nominated } = node;
+    let DumpedNode { name, zone: _, deleted, requested, allocatable, pods, nominated } = node;
     let mut text = format!(
         "Node name: {name}\nDeleted: {deleted}\nRequested Resources: {}\nAllocatable Resources:{}\n\
          Scheduled Pods(number: {}):\n",

@@ -268,6 +268,8 @@ impl EngineLoop {
                 // The receiver may be gone.
                 let _ = answer.send(self.engine.pod_state(&namespace, &name).map(Box::new));
             }
+            // The receiver may be gone.
+            EngineMessage::Room(pod, answer) => drop(answer.send(self.engine.room_for(*pod).map(Box::new))),
             EngineMessage::TakeNotes(notes) => self.engine.set_notes(notes),
             // The receiver may be gone.
             EngineMessage::TakeOver(config, answer) => drop(answer.send(self.take_over(*config))),

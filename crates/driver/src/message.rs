@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use harbormaster_core::{Dump, EngineConfig, Input, Notes, PodState};
+use harbormaster_api::Pod;
+use harbormaster_core::{Dump, EngineConfig, Input, Notes, PodState, Room};
 use harbormaster_framework::{pod::PodInfo, resource::ResourceName};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
@@ -28,6 +29,8 @@ pub enum EngineMessage {
     Dump(oneshot::Sender<Dump>),
     /// Requests the state of a pod that has no node yet, by namespace and name.
     PodState(String, String, oneshot::Sender<Option<Box<PodState>>>),
+    /// Requests the room for copies of a pod.
+    Room(Box<Pod>, oneshot::Sender<Option<Box<Room>>>),
     /// Sets the notes that the engine records.
     TakeNotes(Notes),
     /// Replaces the configuration. Fails if the new configuration needs kinds that are not watched; the error lists

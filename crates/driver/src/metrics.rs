@@ -89,6 +89,11 @@ impl Metrics {
         self.numbers.usage()
     }
 
+    /// Returns the number of pods that got a node, and the sum of the times that they waited, in seconds.
+    pub fn placed(&self) -> (u64, f64) {
+        self.numbers.placed()
+    }
+
     pub(crate) fn numbers(&self) -> &harbormaster_metrics::Metrics {
         &self.numbers
     }

@@ -240,6 +240,11 @@ impl GuardedPlugin {
         Self { meter: Some(meter.plugin(self.name(), stages)), ..self.clone() }
     }
 
+    /// Returns the same plugin without measurements.
+    pub(crate) fn unmetered(&self) -> Self {
+        Self { meter: None, ..self.clone() }
+    }
+
     /// Makes a call.
     fn call<T: CallStatus>(
         &self,

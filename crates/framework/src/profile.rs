@@ -178,6 +178,13 @@ impl Profile {
         Self { plugins: plugins.collect(), meter: Some(meter), ..self.clone() }
     }
 
+    /// Returns a profile with the same plugins, whose calls are not measured.
+    #[must_use]
+    pub fn unmetered(&self) -> Self {
+        let plugins = self.plugins.iter().map(|plugin| plugin.unmetered());
+        Self { plugins: plugins.collect(), meter: None, ..self.clone() }
+    }
+
     /// Returns the meter of the profile, if it is measured.
     pub fn meter(&self) -> Option<&Arc<dyn ProfileMeter>> {
         self.meter.as_ref()

@@ -7,11 +7,15 @@
 //! (recordings), `lint` (mistakes in a configuration), [`output`], `table`, `usage`, `alike` and [`layout`] (how results are shown),
 //! [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what
 //! the flags mean under a release of Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to
-//! the configuration file), [`secure_port`] (health, metrics and configuration), [`metric_limits`] (metrics and labels
+//! the configuration file), [`secure_port`] (health, metrics and configuration), `live_page` (the page that a
+//! browser shows), [`metric_limits`] (metrics and labels
 //! that are not shown). If a program is called as `kube-scheduler` (through a symbolic link), it behaves as if the
 //! `run` command were given.
 
-#[cfg(any(feature = "sandbox", feature = "simulate"))]
+#[cfg_attr(
+    not(any(feature = "sandbox", feature = "simulate")),
+    allow(dead_code, reason = "other commands show more")
+)]
 mod alike;
 mod anonymise;
 #[cfg(feature = "simulate")]
@@ -27,11 +31,12 @@ mod flags;
 mod generate;
 #[cfg_attr(
     not(any(feature = "sandbox", feature = "simulate")),
-    allow(dead_code, reason = "without these features, only `shadow` shows tables")
+    allow(dead_code, reason = "other commands show more")
 )]
 mod layout;
 #[cfg(feature = "simulate")]
 mod lint;
+mod live_page;
 mod log;
 mod log_output;
 #[cfg(any(feature = "sandbox", feature = "simulate"))]

@@ -175,6 +175,11 @@ impl Metrics {
         self.0.process.usage()
     }
 
+    /// Returns the number of pods that got a node, and the sum of the times that they waited, in seconds.
+    pub fn placed(&self) -> (u64, f64) {
+        self.0.engine.placed()
+    }
+
     /// Returns the `/metrics` page; its content type is [`encode::CONTENT_TYPE`].
     pub fn page(&self) -> String {
         self.0.process.refresh();

@@ -18,7 +18,7 @@ use harbormaster_framework::{
     events::{Action, ClusterEvent, EventResource},
     meter::{Measurement, PluginMeter, ProfileMeter, Stage, Stamp, Status},
 };
-use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, core::Collector as _};
 
 use crate::{
     attempts::Attempts,
@@ -80,6 +80,15 @@ pub(crate) struct Families {
 }
 
 impl Families {
+    /// Returns the number of pods that got a node, and the sum of the times that they waited, in seconds.
+    pub(crate) fn placed(&self) -> (u64, f64) {
+        let families = self.sli_duration.collect();
+        let histograms =
+            families.iter().flat_map(|family| family.get_metric()).map(|metric| metric.get_histogram());
+        histograms
+            .fold((0, 0.0), |(count, sum), one| (count + one.get_sample_count(), sum + one.get_sample_sum()))
+    }
+
     pub(crate) fn new(registry: &Registry) -> Self {
         let counters = |family| registry.counters(family);
         let histograms = |family| registry.histograms(family);

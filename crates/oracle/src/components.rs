@@ -4,6 +4,8 @@
 //! waits until both serve requests. All calls block. Dropping a component stops its process.
 
 mod api_client;
+mod browser;
+mod chromium;
 mod component;
 mod control_plane;
 mod endpoint;
@@ -20,6 +22,7 @@ mod scheduler_config;
 mod source;
 
 pub use api_client::{ApiClient, unchecked_tls};
+pub use browser::{Browser, Key};
 pub use component::Component;
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use endpoint::Endpoint;
@@ -85,6 +88,22 @@ pub enum Error {
         module: String,
         /// Messages of Go.
         output: String,
+    },
+
+    /// There is no browser, and none can be installed.
+    #[error(
+        "the page is tested in a browser, but there is no `chromium` command, and it cannot be installed ({0}): \
+         install the package `chromium` and try again"
+    )]
+    BrowserMissing(String),
+
+    /// The browser did not do what a test asked for.
+    #[error("the browser: {action}: {problem}")]
+    Browser {
+        /// The failed action.
+        action: String,
+        /// Description of the problem.
+        problem: String,
     },
 
     /// A component exited or did not become ready in time.

@@ -7,7 +7,7 @@
 //! Reading order: [`options`] (the flags), [`pages`] and [`health`] (the content), `port` (the thread and its server),
 //! `chain` (one request), `authentication` with `client_certificate`, `proxy` and `token`, `authorization`, `reviews`
 //! and `cluster` (requests to the API server), `tls`, `certificates`, `files` and `tls_state` (TLS), `slis`, `zpages`, [`why`],
-//! `reply`, `query` (text).
+//! [`browser`], `reply`, `query` (text), `loopback` (a port for the page alone).
 //!
 //! Invariants:
 //! - the port has its own thread and runtime, so that clients cannot slow down scheduling;
@@ -22,6 +22,7 @@
 
 mod authentication;
 mod authorization;
+pub mod browser;
 mod cache;
 mod certificates;
 mod chain;
@@ -29,6 +30,7 @@ mod client_certificate;
 mod cluster;
 mod files;
 pub mod health;
+mod loopback;
 pub mod options;
 pub mod pages;
 mod port;
@@ -50,6 +52,7 @@ pub mod zpages;
 mod tests;
 
 pub use health::Check;
+pub use loopback::LoopbackPort;
 pub use options::Options;
 pub use pages::{Content, Page};
 pub use port::{Port, PortError};

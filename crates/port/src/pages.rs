@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
 use crate::{
+    browser::BrowserPage,
     health::{Checks, Endpoint},
     reply::{self, Reply},
     slis::Slis,
@@ -89,6 +90,8 @@ pub struct Content {
     pub set_verbosity: Option<SetVerbosity>,
     /// `/debug/why`, if there is somebody to ask.
     pub why: Option<Why>,
+    /// `/debug/page`, if there is somebody to ask.
+    pub browser: Option<BrowserPage>,
 }
 
 impl fmt::Debug for Content {
@@ -120,6 +123,7 @@ pub(crate) struct Site {
     status: zpages::Status,
     set_verbosity: Option<SetVerbosity>,
     why: Option<Why>,
+    browser: Option<BrowserPage>,
 }
 
 impl Site {
@@ -137,6 +141,7 @@ impl Site {
             status: zpages::Status { version: content.version, emulates: content.emulates, started, paths },
             set_verbosity: content.set_verbosity,
             why: content.why,
+            browser: content.browser,
         }
     }
 
@@ -152,6 +157,11 @@ impl Site {
         }
         if let Some(page) = self.pages.iter().find(|page| page.path == asked.path) {
             return self.page(page, asked.method).await;
+        }
+        if let Some(browser) = &self.browser
+            && let Some(reply) = browser.answer(asked).await
+        {
+            return reply;
         }
         match asked.path {
             "/metrics/slis" if asked.method == Method::DELETE => {

@@ -9,7 +9,9 @@ use std::{
 use harbormaster_apiserver::{ApiServer, Certificate, Failure, Running, Store, kubeconfig_yaml};
 use harbormaster_config::ConfigErrors;
 use harbormaster_core::EngineConfig;
-use harbormaster_driver::{Clients, ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig};
+use harbormaster_driver::{
+    Clients, ConnectionConfig, Console, DriverConfig, DriverError, ExitReason, Metrics,
+};
 use harbormaster_manifests::ManifestErrors;
 use harbormaster_setup::{Choices, Setup};
 use tokio::{
@@ -73,6 +75,9 @@ pub struct Sandbox {
     /// The API server's second listener, without TLS, for the scheduler.
     inner: Option<Running>,
     scheduler: Option<RunningScheduler>,
+    /// Requests to the attached scheduler, and its metrics.
+    console: Console,
+    metrics: Metrics,
     stand_ins: JoinSet<()>,
     inert: Inert,
     schedulers: Vec<String>,
@@ -123,13 +128,35 @@ impl Sandbox {
         let controllers = Controllers::new(&store)?.with_provisioners().with_clock(options.clock);
         stand_ins.spawn(controllers.run());
         let (mut inner, mut scheduler) = (None, None);
+        let (console, metrics) = (Console::default(), Metrics::with(options.features));
         if let Some(engine) = engine {
             let plain = listen(&api, 0, None).await?;
-            scheduler = Some(attach(engine, options.extenders, plain.address()));
+            let driver = DriverConfig {
+                hostname: Some("sandbox".to_owned()),
+                extenders: options.extenders,
+                prefers_stored: true,
+                console: console.clone(),
+                metrics: metrics.clone(),
+                ..DriverConfig::default()
+            };
+            scheduler = Some(attach(engine, driver, plain.address()));
             inner = Some(plain);
         }
         let authority = certificate.authority_pem();
-        Ok(Self { board, store, server, authority, inner, scheduler, stand_ins, inert, schedulers, notices })
+        Ok(Self {
+            board,
+            store,
+            server,
+            authority,
+            inner,
+            scheduler,
+            console,
+            metrics,
+            stand_ins,
+            inert,
+            schedulers,
+            notices,
+        })
     }
 
     /// Returns the store with all objects. Clients see everything that is written to the store.
@@ -145,6 +172,16 @@ impl Sandbox {
     /// Returns a kubeconfig with which kubectl or another scheduler connects to the server.
     pub fn kubeconfig(&self) -> String {
         kubeconfig_yaml(self.address(), Some(&self.authority), None)
+    }
+
+    /// Returns the console of the attached scheduler, for questions to it. Without an attached scheduler, nobody answers.
+    pub fn console(&self) -> &Console {
+        &self.console
+    }
+
+    /// Returns the metrics of the attached scheduler.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Returns the scheduler names of the attached scheduler's profiles.
@@ -234,15 +271,13 @@ async fn listen(
 }
 
 /// Runs the scheduler as it would run against a cluster.
-fn attach(engine: EngineConfig, extenders: Vec<ExtenderConfig>, server: SocketAddr) -> RunningScheduler {
+fn attach(engine: EngineConfig, config: DriverConfig, server: SocketAddr) -> RunningScheduler {
     let connection = ConnectionConfig {
         master: Some(format!("http://{server}")),
         // The server has no other load, so requests need no rate limit.
         qps: -1.0,
         ..ConnectionConfig::default()
     };
-    let hostname = Some("sandbox".to_owned());
-    let config = DriverConfig { hostname, extenders, prefers_stored: true, ..DriverConfig::default() };
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
         let shutdown = async {

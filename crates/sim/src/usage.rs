@@ -136,6 +136,18 @@ impl UsageBefore {
         before
     }
 
+    /// Returns all pods by `namespace/name`, each with its node after the simulation of the same cluster.
+    pub fn pods_after(&self, report: &Report) -> BTreeMap<&str, (&PodInfo, Option<Str>)> {
+        let mut pods: BTreeMap<&str, (&PodInfo, Option<Str>)> =
+            self.pods.iter().map(|(name, pod)| (name.as_str(), (&**pod, pod.node_name.clone()))).collect();
+        for pod in &report.pods {
+            if let Some((_, node)) = pods.get_mut(pod.pod.as_str()) {
+                *node = pod.node.as_deref().map(Str::from);
+            }
+        }
+        pods
+    }
+
     /// Returns the use after the simulation of the same cluster.
     pub fn after(mut self, report: &Report) -> Usage {
         for pod in &report.pods {
@@ -193,7 +205,12 @@ mod tests {
             ..PodReport::default()
         };
         let pods = vec![report("comes", Some("b")), report("goes", None)];
-        let after = before.after(&Report { pods, ..Report::default() });
+        let report = Report { pods, ..Report::default() };
+        let nodes: Vec<(&str, Option<Str>)> =
+            before.pods_after(&report).into_iter().map(|(name, (_, node))| (name, node)).collect();
+        let (a_node, b_node) = (Some("a".into()), Some("b".into()));
+        assert_eq!(nodes, [("default/comes", b_node), ("default/goes", None), ("default/stays", a_node)]);
+        let after = before.after(&report);
         assert_eq!(
             told(&after),
             [(1, ["1".to_owned(), a], Some(25), true), (1, ["2".to_owned(), b], Some(25), false)],

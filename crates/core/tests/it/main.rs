@@ -23,6 +23,7 @@ mod recording;
 mod releases;
 mod replaying;
 mod retry_times;
+mod room;
 mod shadow;
 mod volume_binding;
 mod what_if;

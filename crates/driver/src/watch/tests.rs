@@ -68,6 +68,7 @@ async fn heard(engine: &Received, count: usize) -> Vec<String> {
                 | EngineMessage::ListPods(_)
                 | EngineMessage::Dump(_)
                 | EngineMessage::PodState(..)
+                | EngineMessage::Room(..)
                 | EngineMessage::TakeNotes(_)
                 | EngineMessage::TakeOver(..)),
             ) => {

@@ -31,15 +31,21 @@ pub(crate) struct Row {
     pub(crate) message: String,
 }
 
-/// Puts pods that share a row together, in the order of their first pods.
+/// Puts pods that share a row together, in the order of their first pods. Similar pods share a row if there are many
+/// pods.
 pub(crate) fn grouped(rows: Vec<Row>) -> Vec<Vec<Row>> {
     let are_many = rows.len() >= MANY;
+    together(rows, are_many)
+}
+
+/// Puts the members of groups together and, if `joins_similar` is set, similar pods, in the order of their first pods.
+pub(crate) fn together(rows: Vec<Row>, joins_similar: bool) -> Vec<Vec<Row>> {
     let mut places = HashMap::new();
     let mut groups: Vec<Vec<Row>> = Vec::new();
     for (at, row) in rows.into_iter().enumerate() {
         let key = match &row.group {
             Some(group) => Shared::Group(group.clone()),
-            None if are_many => similarity(&row),
+            None if joins_similar => similarity(&row),
             None => Shared::Nothing(at),
         };
         let at = *places.entry(key).or_insert(groups.len());

@@ -111,7 +111,6 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    #[cfg(test)]
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

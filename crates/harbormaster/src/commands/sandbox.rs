@@ -12,12 +12,13 @@ use std::{
 
 use clap::{Args, Command, ValueEnum};
 use harbormaster_core::Notes;
+use harbormaster_port::LoopbackPort;
 use harbormaster_sandbox::{AttachedScheduler, Board, Clock, News, PodState, Sandbox, Update, Validate};
 use harbormaster_setup::{Choices, Setup};
 
 use super::{
-    CommandError, CommandResult, Program, SIMULATED, features, files, log, log_output::Output,
-    manifest_files, run::Signals,
+    CommandError, CommandResult, Program, SIMULATED, features, files, live_page::live_page, log,
+    log_output::Output, manifest_files, run::Signals, secure_port,
 };
 use crate::scheduler;
 use kubeconfig::Kubeconfig;
@@ -138,6 +139,7 @@ async fn play(program: &Program, options: &Options) -> Result<usize, String> {
     }
     // The file is removed when this function returns, even with an error.
     let _kubeconfig = tell_how_to_connect(options, &sandbox)?;
+    let _page = serve_page(options, &sandbox)?;
     let mut view = View::new(options);
     let ended = watch(options, &mut sandbox, &mut signals, &mut view).await;
     view.end(&sandbox).map_err(|e| format!("standard output: {e}"))?;
@@ -196,6 +198,19 @@ fn tell_how_to_connect(options: &Options, sandbox: &Sandbox) -> Result<Option<Ku
         println!("  export KUBECONFIG={}\n", quoted(kubeconfig.path()));
     }
     Ok(Some(kubeconfig))
+}
+
+/// Serves the page of the attached scheduler if the sandbox stays.
+fn serve_page(options: &Options, sandbox: &Sandbox) -> Result<Option<LoopbackPort>, String> {
+    if !options.serve || options.scheduler == SchedulerChoice::None {
+        return Ok(None);
+    }
+    let metrics = sandbox.metrics().clone();
+    let page = live_page(sandbox.console(), move || Some(metrics.clone()));
+    let port = LoopbackPort::start(page, secure_port::why(sandbox.console()));
+    let port = port.map_err(|e| format!("listening on 127.0.0.1 for the page: {e}"))?;
+    println!("Page for a browser: {}\n", port.url());
+    Ok(Some(port))
 }
 
 /// Returns a path quoted for a shell.

@@ -23,6 +23,7 @@ use harbormaster_port::{
 use super::{
     VERSION,
     flags::{Flag, Flags},
+    live_page::live_page,
     settings::Settings,
 };
 
@@ -179,11 +180,15 @@ pub(super) fn content(
         emulates: shown.release.clone(),
         set_verbosity: config.enable_profiling.then_some(set_verbosity),
         why: Some(why(console)),
+        browser: Some(live_page(console, {
+            let metrics = shown.metrics.clone();
+            move || metrics.get().cloned()
+        })),
     }
 }
 
 /// Passes questions about pods to the engine.
-fn why(console: &Console) -> Why {
+pub(super) fn why(console: &Console) -> Why {
     let console = console.clone();
     Arc::new(move |namespace, pod| {
         let console = console.clone();

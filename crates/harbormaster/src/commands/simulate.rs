@@ -1,5 +1,8 @@
 //! The `simulate` command.
 
+mod format;
+mod page;
+
 use std::{
     cell::Cell,
     collections::HashSet,
@@ -23,6 +26,7 @@ use super::{
     table, usage,
     what_if::{self, Changes},
 };
+use format::Format;
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if one of the pods shown is unschedulable or preempted \
      (gated pods and pods of other schedulers do not count). With --drain and the like, 2 if the change leaves one of the \
@@ -54,9 +58,9 @@ pub(crate) struct Options {
     /// Evaluate each pod against the cluster as given, without placing the other pods
     #[arg(long)]
     independent: bool,
-    /// Format of the result
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    /// Format of the result; html is a page for a browser
+    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
+    format: Format,
 }
 
 pub(crate) fn command() -> Command {
@@ -67,9 +71,13 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
-    let failed = match options.changes.is_empty() {
-        true => simulate(program, options).map(|report| report.pods.iter().any(table::has_failed)),
-        false => compare(program, options).map(|told| told.pods.iter().any(what_if::is_harmed)),
+    let has_failed = |report: Report| report.pods.iter().any(table::has_failed);
+    let failed = match (options.format, options.changes.is_empty()) {
+        (Format::Html, _) => page(program, options).map(has_failed),
+        (Format::Text(output), true) => simulate(program, options, output).map(has_failed),
+        (Format::Text(output), false) => {
+            compare(program, options, output).map(|told| told.pods.iter().any(what_if::is_harmed))
+        }
     };
     match failed {
         Ok(true) if options.exit_code => Err(CommandError::Unschedulable),
@@ -82,7 +90,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 }
 
 /// Simulates and prints the result.
-fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
+fn simulate(program: &Program, options: &Options, output: Output) -> Result<Report, String> {
     let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program, &[])?;
     let again = options.explain.then(|| (engine.clone(), cluster.clone()));
     let usage = options.usage.then(|| UsageBefore::of(&cluster));
@@ -92,7 +100,7 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
     let usage = usage.map(|before| before.after(&all));
     let concerns = |pod: &PodReport| is_wanted(options, pod);
     let explained = Explained { independent: options.independent, all: &all, concerns: &concerns };
-    printed(|out| match options.output.style() {
+    printed(|out| match output.style() {
         Some(style) => {
             let mut text = style.title("Simulated placements") + &table::render(&shown, options.all, style);
             if let Some(usage) = &usage {
@@ -103,14 +111,29 @@ fn simulate(program: &Program, options: &Options) -> Result<Report, String> {
         }
         None => {
             let explanations = again.map(|again| Explanations::new(explained, again));
-            options.output.write(out, &Document { told: &shown, usage: usage.as_ref(), explanations })
+            output.write(out, &Document { told: &shown, usage: usage.as_ref(), explanations })
         }
     })?;
     Ok(shown)
 }
 
+/// Simulates, and prints a page for a browser.
+fn page(program: &Program, options: &Options) -> Result<Report, String> {
+    if options.explain || !options.changes.is_empty() {
+        return Err("the page of -o html shows one simulation: leave out --explain and changes".to_owned());
+    }
+    let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program, &[])?;
+    let before = UsageBefore::of(&cluster);
+    let all = place(options, engine, cluster);
+    extenders.check()?;
+    let shown = shown(options, &all)?;
+    let page = harbormaster_page::Document::with(&page::scene(before, &all, &shown));
+    printed(|out| out.write_all(page.html.as_bytes()))?;
+    Ok(shown)
+}
+
 /// Simulates the cluster without and with the changes, and prints the difference.
-fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
+fn compare(program: &Program, options: &Options, output: Output) -> Result<Difference, String> {
     let (steps, text) = (options.changes.steps()?, options.cluster.text(program)?);
     let run = |Loaded { engine, cluster, extenders, .. }: Loaded| {
         let outcome = Outcome::before(&cluster);
@@ -133,7 +156,7 @@ fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
     let shown: HashSet<&str> = told.pods.iter().map(|pod| pod.pod.as_str()).collect();
     let concerns = |pod: &PodReport| shown.contains(pod.pod.as_str());
     let explained = Explained { independent: options.independent, all: &all, concerns: &concerns };
-    printed(|out| match options.output.style() {
+    printed(|out| match output.style() {
         Some(style) => {
             let usage = told.usage.as_ref();
             let usage = usage.map(|(before, after)| usage::render(after, Some(before), options.all, style));
@@ -143,7 +166,7 @@ fn compare(program: &Program, options: &Options) -> Result<Difference, String> {
         }
         None => {
             let explanations = again.map(|again| Explanations::new(explained, again));
-            options.output.write(out, &Document { told: &told, usage: None, explanations })
+            output.write(out, &Document { told: &told, usage: None, explanations })
         }
     })?;
     Ok(told)

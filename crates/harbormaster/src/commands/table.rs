@@ -54,7 +54,7 @@ pub(crate) fn render(report: &Report, all: bool, style: Style) -> String {
     text
 }
 
-fn row(pod: &PodReport) -> Row {
+pub(crate) fn row(pod: &PodReport) -> Row {
     let (place, colour) = outcome(pod);
     Row {
         pod: pod.pod.clone(),

@@ -41,6 +41,7 @@ mod gates;
 mod generate;
 mod licences;
 mod lint;
+mod page;
 mod sandbox;
 mod sandbox_kubectl;
 mod schema;

@@ -121,12 +121,15 @@ fn every_page_is_served_at_its_path() {
         why: Some(Arc::new(|namespace, pod| {
             Box::pin(async move { Told::State(format!("{{\"pod\":\"{namespace}/{pod}\"}}")) })
         })),
+        browser: Some(crate::browser::tests::page()),
     };
     let port = started(open(), content);
     let address = port.address();
     for (path, code, text) in [
         ("/healthz", 200, "ok"),
         ("/debug/why?namespace=shop&pod=web", 200, "{\"pod\":\"shop/web\"}"),
+        ("/debug/page", 200, "<!doctype html>"),
+        ("/debug/page/data", 200, "{}"),
         ("/livez?verbose", 200, "[+]ping ok\nlivez check passed\n"),
         ("/readyz", 500, "[-]synced failed: reason withheld\nreadyz check failed\n"),
         ("/readyz/synced", 500, "internal server error: not yet\n"),
