@@ -11,7 +11,8 @@ use super::{Error, go_build::progress, io_error};
 
 /// Names under which distributions install the browser.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-const INSTALL: [&str; 4] = ["install", "-y", "--no-install-recommends", "chromium"];
+const INSTALL: [&str; 6] =
+    ["install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", "chromium"];
 
 /// Returns the path of the program. Installs it if it is missing and this process may do so; concurrent processes
 /// install it once.
