@@ -14,6 +14,8 @@ use harbormaster_validation::{
 };
 use serde_json::Value;
 
+pub use nodes::{node_of_part, part_for};
+
 use crate::{documents::Location, error::ManifestError, manifests::Manifest, notices::shortened};
 
 /// A change to the cluster.

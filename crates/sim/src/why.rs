@@ -1,7 +1,7 @@
 //! Answers to "why is this pod pending?", with the smallest changes that would place the pod.
 //!
 //! Reading order: `change` (one change and its effect on a pod), `edits` (its effect on the cluster), `trials` (tries
-//! changes on the cluster), `ideas` (changes worth trying), `pod_remedies` (changes to the pod), `cluster_remedies`
+//! changes on the cluster; `node_parts` is what a new node brings), `ideas` (changes worth trying), `pod_remedies` (changes to the pod), `cluster_remedies`
 //! (changes to the rest of the cluster, with `obstacles`, `repulsion` and `promotion`), `pairs` (changes to both), `wakers` (events after which the
 //! pod is tried again), `standing` (the node of a placed pod, compared with others).
 //!
@@ -12,6 +12,7 @@ mod cluster_remedies;
 mod edits;
 mod ideas;
 mod lowering;
+mod node_parts;
 mod obstacles;
 mod pairs;
 mod pod_remedies;
@@ -39,6 +40,7 @@ use crate::{
     report::PodReport,
     simulate::{explain_simulated, simulate_for_questions},
 };
+use node_parts::NodeParts;
 use promotion::{PriorityClass, priority_classes};
 use trials::Trials;
 use wakers::wakers;
@@ -114,12 +116,12 @@ pub fn why(
     let Some(pod) = cluster.pending.iter().find(|pod| pod.full_name() == name).cloned() else {
         return Ok(None);
     };
-    let classes = priority_classes(&cluster);
+    let facts = (priority_classes(&cluster), NodeParts::of(&config, &cluster));
     let again = cluster.clone();
     let (report, cache) = simulate_for_questions(config.clone(), cluster, progress);
     let Some(told) = report.pods.iter().find(|told| told.pod == name).cloned() else { return Ok(None) };
     if told.node.is_none() {
-        return answer(&config, Judge::over(&config, cache), pod, (told, classes)).map(Some);
+        return answer(&config, Judge::over(&config, cache), pod, told, facts).map(Some);
     }
     let mut answer = Why::new(told, None);
     explain_simulated(config, again, &report, &|told| told.pod == name, &mut |_, said| {
@@ -156,11 +158,11 @@ pub fn why_independent(
     cluster: Inventory,
     name: &str,
 ) -> Result<Option<Why>, AttemptError> {
-    let classes = priority_classes(&cluster);
+    let facts = (priority_classes(&cluster), NodeParts::of(config, &cluster));
     let (mut judge, pending) = Judge::of(config, cluster);
     let Some(pod) = pending.iter().find(|pod| pod.full_name() == name) else { return Ok(None) };
     let told = judge.report(pod);
-    answer(config, judge, Pod::clone(&pod.pod), (told, classes)).map(Some)
+    answer(config, judge, Pod::clone(&pod.pod), told, facts).map(Some)
 }
 
 /// Explains a pod on the cluster of `judge`, and finds remedies if the pod has no node.
@@ -168,7 +170,8 @@ fn answer(
     config: &EngineConfig,
     mut judge: Judge,
     pod: Pod,
-    (told, classes): (PodReport, Vec<PriorityClass>),
+    told: PodReport,
+    (classes, parts): (Vec<PriorityClass>, NodeParts),
 ) -> Result<Why, AttemptError> {
     let info = judge.cache.info(pod.clone());
     let explanation = judge.explain(&info);
@@ -179,7 +182,7 @@ fn answer(
         return Ok(answer);
     };
     answer.woken_by = wakers(profile, answer.explanation.as_ref(), answer.pod.pre_enqueue.as_ref());
-    let mut trials = Trials { judge, pod, classes };
+    let mut trials = Trials { judge, pod, classes, parts };
     // Gates do not depend on the cluster, so a gated pod that fits needs no other change.
     if trials.fits(&[])?.is_empty() {
         answer.evicts = trials.evicts()?;

@@ -48,7 +48,7 @@ pub(super) fn add(count: usize, like: &str, objects: &mut Vec<Manifest>) -> Resu
     let names: Vec<String> = names.filter(|name| !taken.contains(name.as_str())).take(count).collect();
     for name in names {
         objects.push(original.another(&copy_of(&original.value(), &name)));
-        objects.extend(parts.iter().map(|part| part.another(&part_for(part, like, &name))));
+        objects.extend(parts.iter().map(|part| part.another(&part_for(part.value(), like, &name))));
     }
     Ok(())
 }
@@ -101,10 +101,21 @@ fn parts_of(objects: &[Manifest], node: &str) -> Vec<Manifest> {
 }
 
 fn is_part_of(object: &Manifest, node: &str) -> bool {
-    match object.kind.rules {
-        Rules::ResourceSlice => text(&object.value(), "/spec/nodeName") == node,
-        _ => object.kind.kind == "CSINode" && object.name == node,
+    match object.kind.kind.as_str() {
+        "CSINode" => object.name == node,
+        "ResourceSlice" => node_of_part("ResourceSlice", &object.value()) == Some(node),
+        _ => false,
     }
+}
+
+/// Returns the node that an object describes and goes with; `None` for objects that are no part of a node.
+pub fn node_of_part<'a>(kind: &str, object: &'a Value) -> Option<&'a str> {
+    let node = match kind {
+        "CSINode" => name(object),
+        "ResourceSlice" => text(object, "/spec/nodeName"),
+        _ => "",
+    };
+    (!node.is_empty()).then_some(node)
 }
 
 /// Returns an empty node like this one.
@@ -131,16 +142,15 @@ fn copy_of(node: &Value, new: &str) -> Value {
     copy
 }
 
-/// Returns the part of a new node that corresponds to a part of an existing one.
-fn part_for(part: &Manifest, like: &str, new: &str) -> Value {
+/// Turns a part of a node into the corresponding part of a new node.
+pub fn part_for(mut copy: Value, like: &str, new: &str) -> Value {
     let renamed = |text: &str| match text.contains(like) {
         true => text.replace(like, new),
         false => format!("{text}-{new}"),
     };
-    let mut copy = part.value();
     let old = name(&copy).to_owned();
     rename(&mut copy, &renamed(&old));
-    if part.kind.rules == Rules::ResourceSlice {
+    if !text(&copy, "/spec/nodeName").is_empty() {
         let pool = renamed(text(&copy, "/spec/pool/name"));
         copy["spec"]["pool"]["name"] = pool.into();
         copy["spec"]["nodeName"] = json!(new);

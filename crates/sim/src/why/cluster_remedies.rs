@@ -46,11 +46,16 @@ impl Trials {
     }
 
     /// Returns one node of each shape, the smallest first. Nodes with equal resources, labels and taints have the same
-    /// shape.
+    /// shape, if they also have the same devices or the pod needs none.
     fn shapes(&self) -> Vec<Arc<Node>> {
         let mut known = FxHashSet::default();
+        let devices = |node: &Node| match self.pod.spec.resource_claims.is_empty() {
+            true => Vec::new(),
+            false => self.parts.devices(&node.name),
+        };
         let nodes = self.judge.cache.cluster.nodes().nodes().filter_map(|node| node.object());
-        let mut shapes: Vec<Arc<Node>> = nodes.filter(|node| known.insert(shape(node))).cloned().collect();
+        let mut shapes: Vec<Arc<Node>> =
+            nodes.filter(|node| known.insert((shape(node), devices(node)))).cloned().collect();
         let size = |node: &Arc<Node>| (node.allocatable.milli_cpu, node.allocatable.memory);
         shapes.sort_by(|a, b| size(a).cmp(&size(b)).then(a.name.cmp(&b.name)));
         shapes

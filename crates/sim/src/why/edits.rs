@@ -8,7 +8,7 @@ use harbormaster_api::{
     pod::PodSpec,
     taint::{TAINT_NODE_UNSCHEDULABLE, Taint},
 };
-use harbormaster_framework::pod::PodInfo;
+use harbormaster_framework::{pod::PodInfo, resource::CustomKey};
 
 use super::{Change, change::Place, trials::Trials, workload::workload_of};
 
@@ -18,6 +18,8 @@ pub(super) enum Replaced {
     Node(Arc<Node>),
     /// The name of a node that did not exist.
     NoNode(Str),
+    /// The key of an object that did not exist.
+    NoCustom(CustomKey),
     /// A pod and its node.
     Pod(Arc<PodInfo>, Str),
     /// A node, and its pods in their order, which decides between equally important victims.
@@ -29,7 +31,7 @@ impl Trials {
     pub(super) fn make(&mut self, change: &Change) -> Vec<Replaced> {
         match change {
             Change::Uncordon { node } => self.uncordoned(node).into_iter().collect(),
-            Change::AddNode { like } => self.added(like).into_iter().collect(),
+            Change::AddNode { like } => self.added(like),
             Change::MovePod { pod, from, to, .. } => self.moved(pod, from, Some(to)),
             Change::MovePods { moves, .. } => {
                 moves.iter().flat_map(|one| self.moved(&one.pod, &one.from, Some(&one.to))).collect()
@@ -54,6 +56,7 @@ impl Trials {
             match old {
                 Replaced::Node(node) => drop(self.judge.cache.set_node(node)),
                 Replaced::NoNode(name) => drop(self.judge.cache.remove_node(&name)),
+                Replaced::NoCustom(key) => drop(self.judge.cache.cluster.remove_custom(&key)),
                 Replaced::Pod(pod, node) => self.judge.cache.set_pod(pod, &node),
                 Replaced::Order(node, pods) => {
                     let cluster = &mut self.judge.cache.cluster;
@@ -87,12 +90,17 @@ impl Trials {
         Some(Replaced::Node(old))
     }
 
-    fn added(&mut self, like: &str) -> Option<Replaced> {
-        let like = self.judge.cache.node(like).cloned()?;
+    fn added(&mut self, like: &str) -> Vec<Replaced> {
+        let Some(like) = self.judge.cache.node(like).cloned() else { return Vec::new() };
         let copy = self.copy_of(&like);
         let name = copy.name.clone();
         self.judge.cache.set_node(Arc::new(copy));
-        Some(Replaced::NoNode(name))
+        let mut replaced = vec![Replaced::NoNode(name.clone())];
+        for part in self.parts.copied(&like.name, &name) {
+            self.judge.cache.cluster.set_custom(&part);
+            replaced.push(Replaced::NoCustom(part.key));
+        }
+        replaced
     }
 
     /// Returns an empty node like this one, with a name that no node has.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use harbormaster_api::{Pod, Str};
 use harbormaster_framework::{attempt::AttemptError, pod::PodInfo};
 
-use super::{Change, Remedy, change::changed, promotion::PriorityClass};
+use super::{Change, Remedy, change::changed, node_parts::NodeParts, promotion::PriorityClass};
 use crate::explain::Judge;
 
 /// A pod that waits, and the cluster in which it waits.
@@ -14,6 +14,7 @@ pub(super) struct Trials {
     pub(super) pod: Pod,
     /// Priority classes of the cluster, the lowest first.
     pub(super) classes: Vec<PriorityClass>,
+    pub(super) parts: NodeParts,
 }
 
 impl Trials {

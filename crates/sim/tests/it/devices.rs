@@ -6,7 +6,7 @@ use harbormaster_api::{
 };
 use harbormaster_manifests::Source;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Inventory, PodReport, Reading, simulate};
+use harbormaster_sim::{Change, Inventory, PodReport, Reading, simulate, why};
 
 const CLUSTER: &str = "
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 8, pods: 9}}}
@@ -226,4 +226,20 @@ fn the_user_is_notified_of_a_missing_template() {
     );
     let setup = Setup::read(None, &Choices::default()).unwrap();
     assert_eq!(cluster.custom_notices(&setup.engine), Vec::<String>::new());
+}
+
+#[test]
+fn a_new_node_that_would_help_brings_devices_like_those_of_its_model() {
+    // Without devices, the smaller node is no model.
+    let other = "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: 4, pods: 9}}}\n---\n";
+    let cluster = cluster(&[other, &pod("a", ""), &pod("b", ""), &pod("c", "")].concat());
+    let engine = Setup::read(None, &Choices::default()).unwrap().engine;
+    let answer = why(engine, cluster, "default/c", &mut |_, _| {}).unwrap().unwrap();
+    let nodes: Vec<_> = answer
+        .remedies
+        .iter()
+        .filter(|remedy| matches!(remedy.changes[..], [Change::AddNode { .. }]))
+        .map(|remedy| (remedy.changes[0].to_string(), remedy.fits, remedy.example.as_str()))
+        .collect();
+    assert_eq!(nodes, [("add a node like n1".to_owned(), 1, "n1-copy-1")]);
 }
