@@ -48,3 +48,4 @@ mod schema;
 mod simulate;
 mod strictness;
 mod surface;
+mod transcript;
