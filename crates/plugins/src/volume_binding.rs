@@ -42,12 +42,13 @@
 //! - Classes never disappear while a decision is being made.
 //!
 //! Reading order: `claims` (the pod), `on_node` (one node), `supply` (available storage), `reach` and `offers`
-//! (parts of `supply`), `decision` (the result), `bind` (carrying out the decision), `score`, `hints`.
+//! (parts of `supply`), `decision` (the result), `bind` (carrying out the decision), `score`, `hints`, `lacks` (explanations).
 
 mod bind;
 mod claims;
 mod decision;
 mod hints;
+mod lacks;
 mod offers;
 mod on_node;
 mod reach;
@@ -167,6 +168,10 @@ impl Filter<WholeCluster, PodClaims> for VolumeBinding {
             }
         }
         Ok(())
+    }
+
+    fn lacks(&self, cx: &Cycle<'_>, PodClaims(claims): &PodClaims, node: NodeRef<'_>) -> Option<String> {
+        self.shortfall(cx, claims, node)
     }
 }
 

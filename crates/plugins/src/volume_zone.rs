@@ -31,7 +31,7 @@
 //! signature includes the namespace, and pods with ephemeral volumes have no signature.
 
 use harbormaster_api::{
-    Str,
+    Labels, Str,
     node::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA},
 };
 use harbormaster_framework::prelude::*;
@@ -145,11 +145,11 @@ impl Filter<WholeCluster, Vec<ZoneLabel>> for VolumeZone {
         if LABELS.iter().all(|(key, _)| labels.get(key).is_none()) {
             return Ok(());
         }
-        let is_in = |zone: &ZoneLabel| {
-            let value = labels.get(zone.key).or_else(|| labels.get(zone.node_key));
-            value.is_some_and(|value| zone.values.contains(value))
-        };
-        if zones.iter().all(is_in) { Ok(()) } else { Err(Reject::unresolvable(REASON).into()) }
+        if zones.iter().all(|zone| zone.includes(labels)) {
+            Ok(())
+        } else {
+            Err(Reject::unresolvable(REASON).into())
+        }
     }
 
     fn filter_batch(
@@ -168,6 +168,20 @@ impl Filter<WholeCluster, Vec<ZoneLabel>> for VolumeZone {
         fitting.unite(&inside);
         sweep.reject_all_but(&fitting, &Reject::unresolvable(REASON));
         Ok(())
+    }
+
+    fn lacks(&self, _: &Cycle<'_>, zones: &Vec<ZoneLabel>, node: NodeRef<'_>) -> Option<String> {
+        let zone = zones.iter().find(|zone| !node.labels().is_some_and(|labels| zone.includes(labels)))?;
+        let values: Vec<&str> = zone.values.iter().map(Str::as_str).collect();
+        Some(format!("a volume is where {} is {}", zone.node_key, values.join(" or ")))
+    }
+}
+
+impl ZoneLabel {
+    /// Returns true if a node with these labels is where the volume is.
+    fn includes(&self, node: &Labels) -> bool {
+        let value = node.get(self.key).or_else(|| node.get(self.node_key));
+        value.is_some_and(|value| self.values.contains(value))
     }
 }
 

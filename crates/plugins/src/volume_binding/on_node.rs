@@ -174,7 +174,7 @@ impl Claims {
 
 impl DelayedClaim {
     /// Returns the volume for the claim. Excludes volumes taken by other claims of the pod.
-    fn volume<'a>(
+    pub(super) fn volume<'a>(
         &'a self,
         supply: &'a Supply,
         node: &Labels,
@@ -188,7 +188,7 @@ impl DelayedClaim {
     }
 
     /// Returns the capacity of the storage from which a volume would be provisioned, if known.
-    fn capacity(&self, supply: &Supply, node: &Labels) -> Result<Option<i64>, NodeProblem> {
+    pub(super) fn capacity(&self, supply: &Supply, node: &Labels) -> Result<Option<i64>, NodeProblem> {
         if !self.provision.class.is_provisioned() || !self.provision.class.allows(node) {
             return Err(NodeProblem::Volume);
         }

@@ -231,7 +231,8 @@ fn the_user_is_notified_of_a_missing_template() {
 #[test]
 fn a_new_node_that_would_help_brings_devices_like_those_of_its_model() {
     // Without devices, the smaller node is no model.
-    let other = "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: 4, pods: 9}}}\n---\n";
+    let other =
+        "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: 4, pods: 9}}}\n---\n";
     let cluster = cluster(&[other, &pod("a", ""), &pod("b", ""), &pod("c", "")].concat());
     let engine = Setup::read(None, &Choices::default()).unwrap().engine;
     let answer = why(engine, cluster, "default/c", &mut |_, _| {}).unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use harbormaster_manifests::Source;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Inventory, PodReport, Reading, independent, simulate};
+use harbormaster_sim::{Inventory, PodReport, Reading, independent, simulate, why_independent};
 
 const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {topology.kubernetes.io/zone: a}}, \
      status: {allocatable: {pods: 9}}}\n";
@@ -275,4 +275,62 @@ fn a_report_contains_the_volumes_of_claims_as_structured_fields() {
     let claims: Vec<_> = pods.as_array().unwrap().iter().map(|pod| pod["claims"].clone()).collect();
     let provisioned = serde_json::json!([{"claim": "c", "class": "waits", "provisioned": {"topology.kubernetes.io/zone": "b"}}]);
     assert_eq!(claims[0], provisioned, "{pods}");
+}
+
+/// Returns what the node `n1` lacks for a pod with the claim, according to each plugin.
+fn lacks(claim: &str, class: &str, volumes: &[String]) -> Vec<String> {
+    let claim = format!(
+        "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: data}}, spec: {{accessModes: \
+         [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}, {claim}}}}}\n"
+    );
+    let class =
+        format!("{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: fast}}, {class}}}\n");
+    let pod = pod("p", "persistentVolumeClaim: {claimName: data}");
+    let engine = Setup::read(None, &Choices::default()).unwrap().engine;
+    let cluster = cluster(&[&[claim, class, pod], volumes].concat());
+    let answer = why_independent(&engine, cluster, "default/p").unwrap().unwrap();
+    let rejected = answer.explanation.unwrap().rejected;
+    rejected
+        .iter()
+        .flat_map(|nodes| nodes.lacks.iter().map(|lack| format!("{}: {lack}", nodes.status.plugin)))
+        .collect()
+}
+
+#[test]
+fn explanations_say_where_volumes_are_and_what_classes_cannot_provide() {
+    let volume = |metadata: &str, spec: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: v, {metadata}}}, spec: {{storageClassName: \
+             fast, capacity: {{storage: 1Gi}}, accessModes: [ReadWriteOnce], csi: {{driver: d, volumeHandle: h}}, \
+             {spec}}}}}\n"
+        )
+    };
+    let zone_b = "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.kubernetes.io/zone, \
+                  operator: In, values: [b, c]}]}]}}";
+    let bound = "storageClassName: fast, volumeName: v";
+    let waiting = "storageClassName: fast";
+    let nobody = "provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer";
+    let somebody = "provisioner: d, volumeBindingMode: WaitForFirstConsumer, allowedTopologies: \
+                    [{matchLabelExpressions: [{key: topology.kubernetes.io/zone, values: [b]}]}]";
+    for (claim, class, volumes, expected) in [
+        (
+            bound,
+            nobody,
+            vec![volume("annotations: {pv.kubernetes.io/bound-by-controller: 'yes'}", zone_b)],
+            "VolumeBinding: volume v of claim data is where topology.kubernetes.io/zone is b or c",
+        ),
+        (
+            bound,
+            nobody,
+            vec![volume(
+                "labels: {topology.kubernetes.io/zone: b__c}",
+                "persistentVolumeReclaimPolicy: Retain",
+            )],
+            "VolumeZone: a volume is where topology.kubernetes.io/zone is b or c",
+        ),
+        (waiting, nobody, vec![], "VolumeBinding: no free volume of class fast suits claim data"),
+        (waiting, somebody, vec![], "VolumeBinding: class fast provides no volume here for claim data"),
+    ] {
+        assert_eq!(lacks(claim, class, &volumes), [expected], "{claim} {class}");
+    }
 }
