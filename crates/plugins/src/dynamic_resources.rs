@@ -65,7 +65,7 @@
 //!   matter.
 //!
 //! Reading order: `claims` (the pod), `group` (its group), `extended` (its extended resources), `demand` (one attempt), `readiness` (binding
-//! conditions), `reserved` and `bind` (the result), `hints`. The devices themselves are in [`crate::devices`].
+//! conditions), `reserved` and `bind` (the result), `hints`, `lacks` (explanations). The devices themselves are in [`crate::devices`].
 
 mod bind;
 mod claims;
@@ -73,6 +73,7 @@ mod demand;
 mod extended;
 mod group;
 mod hints;
+mod lacks;
 mod readiness;
 mod reserved;
 
@@ -240,6 +241,10 @@ impl Filter<WholeCluster, PodDevices> for DynamicResources {
                 .map(|row| cx.nodes.node(row))
                 .try_for_each(|node| self.filter(cx, state, node).or_else(|stop| take(node, stop))),
         }
+    }
+
+    fn lacks(&self, cx: &Cycle<'_>, PodDevices(demand): &PodDevices, node: NodeRef<'_>) -> Option<String> {
+        self.shortfall(cx, demand.as_deref()?, node)
     }
 }
 

@@ -244,3 +244,24 @@ fn a_new_node_that_would_help_brings_devices_like_those_of_its_model() {
         .collect();
     assert_eq!(nodes, [("add a node like n1".to_owned(), 1, "n1-copy-1")]);
 }
+
+#[test]
+fn explanations_count_the_devices_that_are_free() {
+    let two = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: two}, spec: {spec: {devices: \
+               {requests: [{name: gpu, exactly: {deviceClassName: gpu, count: 2}}]}}}}\n---\n";
+    let special = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: special}, spec: {spec: {devices: \
+                   {requests: [{name: gpu, exactly: {deviceClassName: gpu, selectors: [{cel: {expression: 'false'}}]}}]}}}}\n---\n";
+    for (template, expected) in [
+        ("two", "wants 2, 1 of 2 devices of class gpu are free"),
+        ("special", "1 of 2 devices of class gpu are free, but the claims rule some out"),
+    ] {
+        let waiting = pod("p", "")
+            .replace("resourceClaimTemplateName: one", &format!("resourceClaimTemplateName: {template}"));
+        let cluster = cluster(&[two, special, &pod("a", ""), &waiting].concat());
+        let engine = Setup::read(None, &Choices::default()).unwrap().engine;
+        let answer = why(engine, cluster, "default/p", &mut |_, _| {}).unwrap().unwrap();
+        let rejected = answer.explanation.unwrap().rejected;
+        let lacks: Vec<_> = rejected.iter().flat_map(|nodes| &nodes.lacks).collect();
+        assert_eq!(lacks, [expected]);
+    }
+}
