@@ -18,7 +18,8 @@ use harbormaster_framework::prelude::*;
 
 use crate::world::{World, node, pod, profile_for};
 
-/// Gates all pods and counts its calls. Registers for no events.
+/// Gates all pods and counts its calls. Waits for new nodes, which do not come; a plugin that waits for nothing would be
+/// called again by the watchdog.
 #[derive(Default)]
 struct Closed;
 
@@ -29,7 +30,7 @@ impl Plugin for Closed {
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
-        Some(Vec::new())
+        Some(vec![Registration::always(EventResource::Node, Action::ADD)])
     }
 }
 
