@@ -274,7 +274,7 @@ fn a_large_page_loads_within_a_second() {
 /// Returns a cluster for pictures: nodes of two sizes in three zones, and workloads that do not all fit.
 fn showcase() -> String {
     let node = |number: usize| {
-        let (cpu, gpu) = if number % 5 == 0 { (32, ", example.com/gpu: 4") } else { (8, "") };
+        let (cpu, gpu) = if number.is_multiple_of(5) { (32, ", example.com/gpu: 4") } else { (8, "") };
         format!(
             "{{apiVersion: v1, kind: Node, metadata: {{name: node-{number}, labels: {{topology.kubernetes.io/zone: \
              zone-{}}}}}, status: {{allocatable: {{cpu: {cpu}, memory: 32Gi, pods: 110{gpu}}}}}}}\n---\n",
