@@ -28,7 +28,9 @@ pub(super) fn apply(objects: &mut Vec<Value>, pod: &str, remedy: &Remedy, releas
                     labels[HOSTNAME] = "added".into();
                 }
                 in_service(&mut copy);
+                let parts = parts_of_copy(objects, like);
                 objects.push(copy);
+                objects.extend(parts);
             }
             Change::MovePod { pod, to, .. } => {
                 find(objects, "Pod", pod)?["spec"]["nodeName"] = to.as_str().into();
@@ -203,6 +205,28 @@ fn push(object: &mut Value, list: &str, value: Value) {
         Some(list) => list.push(value),
         None => object[list] = json!([value]),
     }
+}
+
+/// Returns what a copy of a node has beside it: its CSINode, and the slices of its devices in pools of their own.
+fn parts_of_copy(objects: &[Value], like: &str) -> Vec<Value> {
+    let copy = |object: &Value| {
+        let mut copy = object.clone();
+        match object["kind"].as_str() {
+            Some("CSINode") if object["metadata"]["name"] == like => {
+                copy["metadata"]["name"] = "added".into();
+            }
+            Some("ResourceSlice") if object["spec"]["nodeName"] == like => {
+                copy["spec"]["nodeName"] = "added".into();
+                for path in ["/metadata/name", "/spec/pool/name"] {
+                    let name = copy.pointer_mut(path)?;
+                    *name = format!("{}-added", name.as_str()?).into();
+                }
+            }
+            _ => return None,
+        }
+        Some(copy)
+    };
+    objects.iter().filter_map(copy).collect()
 }
 
 fn find<'a>(objects: &'a mut [Value], kind: &str, name: &str) -> Result<&'a mut Value> {
