@@ -14,7 +14,7 @@ use std::{
 use e2e::{
     cluster::{PATIENCE, eventually},
     objects::{NODES, PODS, default_config, node, pod},
-    process::Harbormaster,
+    process::{Harbormaster, with_open_port},
     server::Server,
 };
 use harbormaster::{api::Str, prelude::*};
@@ -64,12 +64,7 @@ fn a_running_scheduler_says_that_a_pod_waits_on_permit() {
         json!([{"schedulerName": SCHEDULER, "plugins": {"permit": {"enabled": [{"name": "Slow"}]}}}]);
     let config = cluster.write_scheduler_config(&config.to_string()).expect("the configuration is written");
     let [port] = free_ports().expect("a port is free");
-    let args = [
-        format!("--config={}", config.display()),
-        format!("--secure-port={port}"),
-        "--bind-address=127.0.0.1".to_owned(),
-        "--authorization-always-allow-paths=/debug/why".to_owned(),
-    ];
+    let args = with_open_port(&config, port, "/debug/why");
     let program = env::current_exe().expect("the path of this program");
     let scheduler =
         Harbormaster::start_program(&program, &args, cluster.directory().join("harbormaster.log"));

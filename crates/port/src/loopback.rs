@@ -79,7 +79,7 @@ impl LoopbackPort {
 impl Open {
     async fn answer(&self, request: &Request<Incoming>) -> Reply {
         let uri = request.uri();
-        let host = request.headers().get(header::HOST).or(None);
+        let host = request.headers().get(header::HOST);
         let host = host.and_then(|host| host.to_str().ok()).or(uri.authority().map(|host| host.as_str()));
         let mut reply = match (host.is_some_and(is_local), query::path(uri.path())) {
             (false, _) => reply::text(StatusCode::FORBIDDEN, "only localhost is served here\n".to_owned()),

@@ -67,10 +67,10 @@ impl Engine {
 
 /// Returns the number of copies for which the free amounts of a node suffice.
 fn copies_on(node: NodeRef<'_>, request: &Resources) -> u64 {
-    let (mut free, offered) = (node.allocatable(), node.allocatable());
-    free.sub(&node.requested());
+    let mut free = node.allocatable();
     let used = i64::try_from(node.pods().len()).unwrap_or(i64::MAX);
-    let places = offered.pods.saturating_sub(used);
+    let places = free.pods.saturating_sub(used);
+    free.sub(&node.requested());
     let amounts = [
         (free.milli_cpu, request.milli_cpu),
         (free.memory, request.memory),

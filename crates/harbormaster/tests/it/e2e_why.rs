@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::e2e::{
     cluster::{PATIENCE, eventually, wait_until_bound, wait_until_explained},
     objects::{NODES, PODS, default_config, node, pod},
-    process::Harbormaster,
+    process::{Harbormaster, with_open_port},
     server::Server,
 };
 
@@ -22,12 +22,7 @@ fn a_running_scheduler_says_why_a_pod_waits_and_what_would_wake_it() {
     let config =
         cluster.write_scheduler_config(&default_config().to_string()).expect("the configuration is written");
     let [port] = free_ports().expect("a port is free");
-    let args = [
-        format!("--config={}", config.display()),
-        format!("--secure-port={port}"),
-        "--bind-address=127.0.0.1".to_owned(),
-        "--authorization-always-allow-paths=/debug/why".to_owned(),
-    ];
+    let args = with_open_port(&config, port, "/debug/why");
     let harbormaster = Harbormaster::start(&args, cluster.directory().join("harbormaster.log"));
     let create = |name: &str, cpu: &str, spec: Value| {
         client.post(PODS, &pod(name, SCHEDULER, json!({"cpu": cpu}), spec)).expect("the pod is created");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use harbormaster_api::{Node, Pod, Resources, Str, requests::spec_request};
-use harbormaster_framework::{attempt::AttemptError, pod::PodInfo};
+use harbormaster_framework::{attempt::AttemptError, pod::PodInfo, table::NodeRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
@@ -185,14 +185,9 @@ impl Trials {
     /// what pods take from each other.
     fn lone_obstacles(&mut self) -> Result<Vec<Obstacle>, AttemptError> {
         let wanted = spec_request(&self.pod.spec);
-        let rows = self.contested()?;
-        let cluster = &self.judge.cache.cluster;
+        let contested = self.contested()?;
         let mut found = Vec::new();
-        for name in rows {
-            let Some(row) = cluster.find(&name) else { continue };
-            let node = cluster.node(row);
-            let mut free = node.allocatable();
-            free.sub(&node.requested());
+        for (name, node, free) in self.with_free(&contested) {
             let makes_room = |pod: &&Arc<PodInfo>| {
                 may_move(pod, self.pod.spec.priority) && covers(&free, [pod.request()], &wanted)
             };
@@ -210,14 +205,9 @@ impl Trials {
     /// Returns several pods of one workload on one node that make room together, the fewest first.
     fn crowds(&mut self) -> Result<Vec<Obstacle>, AttemptError> {
         let wanted = spec_request(&self.pod.spec);
-        let rows = self.contested()?;
-        let cluster = &self.judge.cache.cluster;
+        let contested = self.contested()?;
         let mut found = Vec::new();
-        for name in rows {
-            let Some(row) = cluster.find(&name) else { continue };
-            let node = cluster.node(row);
-            let mut free = node.allocatable();
-            free.sub(&node.requested());
+        for (name, node, free) in self.with_free(&contested) {
             let mut crowds: FxHashMap<String, Vec<Arc<PodInfo>>> = FxHashMap::default();
             for pod in node.pods().iter().filter(|pod| may_move(pod, self.pod.spec.priority)) {
                 crowds.entry(workload_of(pod)).or_default().push(pod.clone());
@@ -230,6 +220,17 @@ impl Trials {
             }
         }
         Ok(fewest(found))
+    }
+
+    /// Returns these nodes, each with what is free there.
+    fn with_free<'a>(&'a self, names: &'a [Str]) -> impl Iterator<Item = (&'a Str, NodeRef<'a>, Resources)> {
+        let cluster = &self.judge.cache.cluster;
+        names.iter().filter_map(|name| {
+            let node = cluster.node(cluster.find(name)?);
+            let mut free = node.allocatable();
+            free.sub(&node.requested());
+            Some((name, node, free))
+        })
     }
 
     /// Returns the nodes on which the pod would fit if pods took nothing from each other.

@@ -27,6 +27,16 @@ pub struct Harbormaster {
     log: PathBuf,
 }
 
+/// Returns the arguments of a scheduler whose secure port answers everybody's requests for `paths`.
+pub fn with_open_port(config: &Path, port: u16, paths: &str) -> [String; 4] {
+    [
+        format!("--config={}", config.display()),
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--authorization-always-allow-paths={paths}"),
+    ]
+}
+
 impl Harbormaster {
     /// Starts the binary, without leader election or a secure port unless `args` enables them. The binary's log is
     /// written to `log`.

@@ -14,7 +14,7 @@ use crate::e2e::{
     cluster::{PATIENCE, eventually, wait_until_bound, wait_until_explained},
     objects::{NODES, PODS, default_config, node, pod},
     port::ask,
-    process::Harbormaster,
+    process::{Harbormaster, with_open_port},
     server::Server,
 };
 
@@ -140,12 +140,7 @@ fn the_secure_port_serves_the_page_to_those_who_may_see_it() {
     let [port] = free_ports().expect("a port is free");
     let [closed] = free_ports().expect("a port is free");
     let start = |port: u16, allowed: &str| {
-        let args = [
-            format!("--config={}", config.display()),
-            format!("--secure-port={port}"),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--authorization-always-allow-paths={allowed}"),
-        ];
+        let args = with_open_port(&config, port, allowed);
         Harbormaster::start(&args, cluster.directory().join(format!("{port}.log")))
     };
     let harbormaster = start(port, "/debug/*");
