@@ -24,28 +24,43 @@ pub struct Pod {
     /// `metadata.name`.
     pub name: Str,
     /// `metadata.resourceVersion`.
+    #[serde(skip_serializing_if = "is_default")]
     pub resource_version: Str,
     /// `metadata.generation`.
+    #[serde(skip_serializing_if = "is_default")]
     pub generation: i64,
     /// `metadata.labels`.
+    #[serde(skip_serializing_if = "is_default")]
     pub labels: Labels,
     /// `metadata.annotations`, without kubectl's last-applied-configuration.
+    #[serde(skip_serializing_if = "is_default")]
     pub annotations: Labels,
     /// `metadata.creationTimestamp`.
+    #[serde(skip_serializing_if = "is_default")]
     pub created: Option<Timestamp>,
     /// `metadata.deletionTimestamp`, set while the pod is terminating.
+    #[serde(skip_serializing_if = "is_default")]
     pub deleted: Option<Timestamp>,
     /// The owner reference with `controller: true`.
+    #[serde(skip_serializing_if = "is_default")]
     pub controller: Option<OwnerReference>,
     /// `spec.nodeName`: the node that the pod is bound to.
+    #[serde(skip_serializing_if = "is_default")]
     pub node_name: Option<Str>,
     /// `spec.schedulingGates`, in order.
+    #[serde(skip_serializing_if = "is_default")]
     pub scheduling_gates: Vec<Str>,
     /// The rest of `spec`. Recordings contain each spec once, and pods without it.
     #[serde(skip_serializing_if = "is_empty")]
     pub spec: Arc<PodSpec>,
     /// `status`.
+    #[serde(skip_serializing_if = "is_default")]
     pub status: PodStatus,
+}
+
+/// Returns true if a field need not be written, because a reader assumes this value.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn is_empty(spec: &PodSpec) -> bool {
@@ -322,20 +337,27 @@ pub struct PodClaim {
 #[serde(default)]
 pub struct PodStatus {
     /// `phase`.
+    #[serde(skip_serializing_if = "is_default")]
     pub phase: Phase,
     /// `nominatedNodeName`.
+    #[serde(skip_serializing_if = "is_default")]
     pub nominated_node_name: Option<Str>,
     /// `conditions` that the scheduler reads or writes: `PodScheduled`, `DisruptionTarget`, `PodResizePending`.
+    #[serde(skip_serializing_if = "is_default")]
     pub conditions: Vec<PodCondition>,
     /// `startTime`.
+    #[serde(skip_serializing_if = "is_default")]
     pub start_time: Option<Timestamp>,
     /// Resources in the statuses of containers and init containers (in-place resize, KEP-1287). Statuses without
     /// `resources` and `allocatedResources` are omitted.
+    #[serde(skip_serializing_if = "is_default")]
     pub container_resources: Vec<ContainerResources>,
     /// Pod-level `resources.requests` and `allocatedResources` of the status; `None` without `resources`.
+    #[serde(skip_serializing_if = "is_default")]
     pub pod_level: Option<ContainerResources>,
     /// `resourceClaimStatuses` and `extendedResourceClaimStatus`, as pairs of a name in the pod and the name
     /// of the claim.
+    #[serde(skip_serializing_if = "is_default")]
     pub resource_claims: Labels,
 }
 
@@ -368,10 +390,13 @@ pub struct PodCondition {
     /// `True`, `False` or `Unknown`.
     pub status: Str,
     /// `reason`.
+    #[serde(skip_serializing_if = "is_default")]
     pub reason: Str,
     /// `message`.
+    #[serde(skip_serializing_if = "is_default")]
     pub message: Str,
     /// `lastTransitionTime`.
+    #[serde(skip_serializing_if = "is_default")]
     pub last_transition: Option<Timestamp>,
 }
 

@@ -7,6 +7,7 @@
 mod fields;
 pub mod messages;
 mod metadata;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,9 @@ use crate::Timestamp;
 
 pub use fields::{Field, Kind, Message, Shape};
 use fields::{Raw, Share, find, next, wrong};
+pub(crate) use metadata::Identity;
 pub use metadata::{ObjectMeta, Owner};
+pub use writer::{Writer, object};
 
 /// Content type of objects in protobuf.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";

@@ -1,7 +1,11 @@
 //! Requests to the API server.
 
 use std::{
-    sync::{Arc, Weak},
+    pin::{Pin, pin},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -18,7 +22,7 @@ use crate::{
     error::{ApiError, Refusal},
     gate::{NeverOpen, WriteGate},
     limiter::RateLimiter,
-    observe::{RequestMeter, RequestTracer},
+    observe::{RequestMeter, RequestSpan, RequestTracer},
     reachability::Reachability,
 };
 
@@ -51,11 +55,33 @@ pub struct ApiClient {
     /// Time limit for an ordinary request.
     limit: Duration,
     accepts_protobuf: bool,
+    /// True while objects are sent in protobuf: until a server refuses it. `None` if all objects are sent and accepted
+    /// in JSON.
+    protobuf: Option<Arc<AtomicBool>>,
     connections: Connections,
     reachability: Reachability,
     gate: Option<Arc<dyn WriteGate>>,
     meter: Option<Arc<dyn RequestMeter>>,
     tracer: Option<Arc<dyn RequestTracer>>,
+}
+
+/// Encoding of objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// JSON, which every server has.
+    Json,
+    /// Kubernetes' protobuf, or JSON if a server or an object has no protobuf.
+    #[default]
+    Protobuf,
+}
+
+/// An object that a client creates.
+pub trait Document {
+    /// Returns the object in JSON.
+    fn json(&self) -> Vec<u8>;
+
+    /// Returns the object in [protobuf](protobuf::object).
+    fn protobuf(&self) -> Vec<u8>;
 }
 
 /// The connections that a request uses, stored as an extension of the request.
@@ -92,6 +118,7 @@ impl ApiClient {
             limiter: None,
             limit: REQUEST_LIMIT,
             accepts_protobuf: false,
+            protobuf: Some(Arc::default()),
             connections: Connections::default(),
             reachability: Reachability::default(),
             gate: None,
@@ -106,9 +133,21 @@ impl ApiClient {
     }
 
     /// Returns a client that accepts objects in protobuf, and in JSON from servers that do not have them in protobuf.
+    /// Has no effect on a client that [uses only JSON](Self::with_encoding).
     #[must_use]
     pub fn accepting_protobuf(&self) -> Self {
-        Self { accepts_protobuf: true, ..self.clone() }
+        Self { accepts_protobuf: self.protobuf.is_some(), ..self.clone() }
+    }
+
+    /// Returns the same client with the encoding that it prefers. With [`Encoding::Protobuf`], it [creates](Self::create)
+    /// objects in protobuf if the server takes them; with [`Encoding::Json`], it accepts no objects in protobuf either.
+    #[must_use]
+    pub fn with_encoding(&self, encoding: Encoding) -> Self {
+        let protobuf = match encoding {
+            Encoding::Json => None,
+            Encoding::Protobuf => Some(Arc::new(AtomicBool::new(true))),
+        };
+        Self { protobuf, ..self.clone() }
     }
 
     /// Returns a client that accepts objects in JSON only.
@@ -208,11 +247,11 @@ impl ApiClient {
     async fn is_ready(&self) -> bool {
         let Ok(request) = request(Method::GET, "/readyz", Bytes::new()) else { return false };
         let connections = self.connections.current();
-        let answer = async {
+        let answer = pin!(async {
             let mut stream = self.send(request, &connections).await?;
             while next(&mut stream.body, &Method::GET, "/readyz").await?.is_some() {}
             Ok(())
-        };
+        });
         match self.within(PROBE_LIMIT, &Method::GET, "/readyz", &connections, answer).await {
             Ok(()) => true,
             Err(error) => matches!(error.code(), Some(401 | 403 | 404)),
@@ -232,8 +271,11 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiError`].
     pub async fn get_within(&self, path: &str, limit: Duration) -> Result<Bytes, ApiError> {
-        let request = request(Method::GET, path, Bytes::new())?;
-        self.traced(request, |request| self.read(request, path, limit)).await
+        let mut request = request(Method::GET, path, Bytes::new())?;
+        let span = self.begin_span(&mut request);
+        let outcome = self.read(request, path, limit).await;
+        end_span(span, &outcome);
+        outcome
     }
 
     async fn read(
@@ -244,19 +286,19 @@ impl ApiClient {
     ) -> Result<Bytes, ApiError> {
         let begun = Instant::now();
         let connections = self.wait_for_limiter(&Method::GET).await;
-        let all = async {
+        let all = pin!(async {
             let silence = limit.min(REQUEST_LIMIT);
-            let sent = self.send(request, &connections);
+            let sent = pin!(self.send(request, &connections));
             let mut stream = self.within(silence, &Method::GET, path, &connections, sent).await?;
             let mut read = BytesMut::new();
-            while let Some(chunk) = self
-                .within(silence, &Method::GET, path, &connections, next(&mut stream.body, &Method::GET, path))
-                .await?
-            {
-                read.extend_from_slice(&chunk);
+            loop {
+                let chunk = pin!(next(&mut stream.body, &Method::GET, path));
+                match self.within(silence, &Method::GET, path, &connections, chunk).await? {
+                    Some(chunk) => read.extend_from_slice(&chunk),
+                    None => return Ok(read.freeze()),
+                }
             }
-            Ok(read.freeze())
-        };
+        });
         let outcome = self.within(limit, &Method::GET, path, &connections, all).await;
         self.measure_end(&Method::GET, begun, 0, &outcome);
         outcome
@@ -268,6 +310,21 @@ impl ApiClient {
     /// See [`ApiError`].
     pub async fn post(&self, path: &str, body: Bytes) -> Result<(), ApiError> {
         self.exchange(Method::POST, path, JSON, body).await.map(drop)
+    }
+
+    /// Creates an object with a `POST` request. The response is read and dropped. If the server takes no protobuf, it
+    /// gets this object and all later ones in JSON.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn create(&self, path: &str, object: &impl Document) -> Result<(), ApiError> {
+        if let Some(protobuf) = self.protobuf.as_ref().filter(|protobuf| protobuf.load(Ordering::Relaxed)) {
+            match self.exchange(Method::POST, path, protobuf::CONTENT_TYPE, object.protobuf().into()).await {
+                Err(error) if error.code() == Some(415) => protobuf.store(false, Ordering::Relaxed),
+                other => return other.map(drop),
+            }
+        }
+        self.post(path, object.json().into()).await
     }
 
     /// Sends a `PATCH` request. The response is read and dropped.
@@ -293,7 +350,7 @@ impl ApiClient {
     pub async fn open(&self, path: &str, limit: Duration) -> Result<Stream, ApiError> {
         let request = request(Method::GET, path, Bytes::new())?;
         let connections = self.wait_for_limiter(&Method::GET).await;
-        let sent = self.send(request, &connections);
+        let sent = pin!(self.send(request, &connections));
         self.within(limit, &Method::GET, path, &connections, sent).await
     }
 
@@ -311,15 +368,18 @@ impl ApiClient {
         let size = body.len();
         let mut request = request(method, path, body)?;
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        let request = request.map(|body| body.behind(self.gate.clone()));
-        self.traced(request, |request| self.write(request, path, size)).await
+        let mut request = request.map(|body| body.behind(self.gate.clone()));
+        let span = self.begin_span(&mut request);
+        let outcome = self.write(request, path, size).await;
+        end_span(span, &outcome);
+        outcome
     }
 
     async fn write(&self, request: Request<RequestBody>, path: &str, size: usize) -> Result<Bytes, ApiError> {
         let (begun, method) = (Instant::now(), request.method().clone());
-        let exchange = async {
+        let exchange = pin!(async {
             let connections = self.wait_for_limiter(&method).await;
-            let response = async {
+            let response = pin!(async {
                 let mut stream = self.send(request, &connections).await?;
                 // The body is read to its end so that the connection can be reused.
                 let mut read = BytesMut::new();
@@ -327,9 +387,9 @@ impl ApiClient {
                     read.extend_from_slice(&chunk);
                 }
                 Ok(read.freeze())
-            };
+            });
             self.within(self.limit, &method, path, &connections, response).await
-        };
+        });
         let outcome = tokio::select! {
             // The gate is polled first, so that it is checked each time before the request proceeds.
             biased;
@@ -361,23 +421,13 @@ impl ApiClient {
         }
     }
 
-    /// Sends a request. If the current task is traced, the request gets a span.
-    async fn traced<F>(
-        &self,
-        mut request: Request<RequestBody>,
-        send: impl FnOnce(Request<RequestBody>) -> F,
-    ) -> Result<Bytes, ApiError>
-    where
-        F: Future<Output = Result<Bytes, ApiError>>,
-    {
-        let begin = |tracer: &Arc<dyn RequestTracer>| tracer.begin(request.method(), request.uri().path());
-        let Some(span) = self.tracer.as_ref().and_then(begin) else { return send(request).await };
+    /// Begins a span for a request if the current task is traced.
+    fn begin_span(&self, request: &mut Request<RequestBody>) -> Option<Box<dyn RequestSpan>> {
+        let span = self.tracer.as_ref()?.begin(request.method(), request.uri().path())?;
         if let Ok(traceparent) = span.traceparent().parse() {
             request.headers_mut().insert("traceparent", traceparent);
         }
-        let outcome = send(request).await;
-        span.end(outcome.as_ref().err());
-        outcome
+        Some(span)
     }
 
     /// Waits for the rate limiter, then returns the connections to use.
@@ -408,8 +458,10 @@ impl ApiClient {
         mut request: Request<RequestBody>,
         connections: &Arc<ConnectionSet>,
     ) -> Result<Stream, ApiError> {
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let accepted = if self.accepts_protobuf { PROTOBUF_OR_JSON } else { JSON };
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let sends_protobuf =
+            request.headers().get(header::CONTENT_TYPE).is_some_and(|of| of == protobuf::CONTENT_TYPE);
+        let accepted = if self.accepts_protobuf || sends_protobuf { PROTOBUF_OR_JSON } else { JSON };
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accepted));
         request.extensions_mut().insert(Route(connections.clone()));
         let answer = self.service.clone().oneshot(request).await;
@@ -422,21 +474,22 @@ impl ApiClient {
                 connections: Arc::downgrade(connections),
             }),
             Ok(response) => Err(ApiError::Refused(Refusal::read(response).await)),
-            Err(error) => Err(ApiError::broken(&method, &path, &*error)),
+            Err(error) => Err(ApiError::broken(&method, uri.path(), &*error)),
         };
         self.reachability.note(&outcome);
         outcome
     }
 
     /// Does `work` within a time limit. If the limit expires, abandons `connections`, since they may be dead. Fails
-    /// earlier if another request has found them dead.
+    /// earlier if another request has found them dead. `work` is pinned, because it is large: by value, it would be
+    /// copied several times.
     async fn within<T>(
         &self,
         limit: Duration,
         method: &Method,
         path: &str,
         connections: &Arc<ConnectionSet>,
-        work: impl Future<Output = Result<T, ApiError>>,
+        work: Pin<&mut impl Future<Output = Result<T, ApiError>>>,
     ) -> Result<T, ApiError> {
         tokio::select! {
             biased;
@@ -451,6 +504,12 @@ impl ApiClient {
                 Err(ApiError::Unreachable(format!("{method} {path}: the connections to the server are dead")))
             }
         }
+    }
+}
+
+fn end_span(span: Option<Box<dyn RequestSpan>>, outcome: &Result<Bytes, ApiError>) {
+    if let Some(span) = span {
+        span.end(outcome.as_ref().err());
     }
 }
 
@@ -494,6 +553,54 @@ mod tests {
         assert_eq!((refusal.code, refusal.reason.as_str()), (409, "Conflict"));
         assert_eq!(error.to_string(), "the pod is taken");
         assert!(!error.is_passing());
+    }
+
+    struct Thing;
+
+    impl Document for Thing {
+        fn json(&self) -> Vec<u8> {
+            b"{}".to_vec()
+        }
+
+        fn protobuf(&self) -> Vec<u8> {
+            b"k8s".to_vec()
+        }
+    }
+
+    #[tokio::test]
+    async fn objects_are_created_in_protobuf_until_a_server_refuses_it() {
+        let takes_protobuf = Arc::new(AtomicBool::new(true));
+        let answers = takes_protobuf.clone();
+        let server = FakeServer::always(move |request| {
+            match request.content_type == protobuf::CONTENT_TYPE && !answers.load(Ordering::Relaxed) {
+                true => status(415, "UnsupportedMediaType", "only JSON"),
+                false => reply(201, "{}"),
+            }
+        });
+        let client = server.client().with_encoding(Encoding::Protobuf);
+        client.create("/x", &Thing).await.unwrap();
+        takes_protobuf.store(false, Ordering::Relaxed);
+        client.create("/x", &Thing).await.unwrap();
+        client.clone().create("/x", &Thing).await.unwrap();
+        server.client().with_encoding(Encoding::Json).create("/x", &Thing).await.unwrap();
+        let forms: Vec<_> = server
+            .requests()
+            .into_iter()
+            .map(|request| (request.content_type, request.body, request.accept))
+            .collect();
+        let sent = |content_type: &str, body: &str, accept: &str| {
+            (content_type.to_owned(), body.to_owned(), accept.to_owned())
+        };
+        let in_protobuf = sent(protobuf::CONTENT_TYPE, "k8s", PROTOBUF_OR_JSON);
+        let in_json = sent(JSON, "{}", JSON);
+        assert_eq!(forms, [in_protobuf.clone(), in_protobuf, in_json.clone(), in_json.clone(), in_json]);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_uses_only_json_accepts_no_protobuf() {
+        let server = FakeServer::always(|_| reply(200, "{}"));
+        server.client().with_encoding(Encoding::Json).accepting_protobuf().get("/x").await.unwrap();
+        assert_eq!(server.requests()[0].accept, JSON);
     }
 
     #[tokio::test]

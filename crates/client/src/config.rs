@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::{
     access::{InClusterError, ServerAccess},
-    client::ApiClient,
+    client::{ApiClient, Encoding},
     credentials::{Credentials, CredentialsError},
     kubeconfig::{self, KubeconfigError},
     limiter::RateLimiter,
@@ -32,6 +32,8 @@ pub struct ConnectionConfig {
     pub qps: f32,
     /// `clientConnection.burst`.
     pub burst: i32,
+    /// Preferred encoding (`clientConnection.contentType`).
+    pub encoding: Encoding,
     /// Replacements for what the kubeconfig says.
     pub overrides: Overrides,
 }
@@ -115,7 +117,7 @@ impl ConnectionConfig {
     pub async fn client(&self, idle_connections: usize) -> Result<ApiClient, ClientError> {
         install_crypto_provider();
         let client = over_network(self.access()?, idle_connections).await?;
-        Ok(client.with_limiter(self.limiter()))
+        Ok(client.with_limiter(self.limiter()).with_encoding(self.encoding))
     }
 
     /// Returns a rate limiter with `qps` and `burst`.

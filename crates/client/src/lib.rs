@@ -43,7 +43,7 @@ mod wide;
 pub mod fake_server;
 
 pub use backoff::{Backoff, Jitter};
-pub use client::{ApiClient, Stream};
+pub use client::{ApiClient, Document, Encoding, Stream};
 pub use config::{ClientError, ConnectionConfig, Overrides};
 pub use credentials::CredentialsError;
 pub use error::{ApiError, Refusal, error_chain};

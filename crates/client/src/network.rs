@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Request, Response, StatusCode, Uri,
     header::{AUTHORIZATION, USER_AGENT},
-    uri::Scheme,
+    uri::{PathAndQuery, Scheme},
 };
 use http_body_util::BodyExt;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder, MaybeHttpsStream};
@@ -95,10 +95,11 @@ fn headers(access: &ServerAccess) -> Result<HeaderMap, CredentialsError> {
 
 /// Returns the URL of `path` on a server whose own address may contain a path.
 fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
-    let path = path.path_and_query().map_or("/", |path| path.as_str());
     let mut parts = server.clone().into_parts();
-    let prefix = server.path().trim_end_matches('/');
-    parts.path_and_query = Some(format!("{prefix}{path}").parse()?);
+    parts.path_and_query = match (server.path().trim_end_matches('/'), path.path_and_query()) {
+        ("", Some(path)) => Some(path.clone()),
+        (prefix, path) => Some(format!("{prefix}{}", path.map_or("/", PathAndQuery::as_str)).parse()?),
+    };
     Ok(Uri::from_parts(parts)?)
 }
 

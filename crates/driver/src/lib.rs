@@ -68,7 +68,7 @@ mod web;
 pub use clients::{Clients, Reader};
 pub use console::{Console, Unanswered};
 pub use extenders::{ExtenderConfig, ExtenderSetupError, ExtenderTls, HttpExtenders};
-pub use harbormaster_client::{ClientError, ConnectionConfig};
+pub use harbormaster_client::{ClientError, ConnectionConfig, Encoding};
 pub use health::Health;
 pub use leader::{LeaderElection, Leadership, LeaseElection};
 pub use metrics::Metrics;

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use harbormaster_api::{Str, Timestamp, protobuf};
 use harbormaster_client::{
-    ApiClient, ApiError, Retries,
+    ApiClient, ApiError, Document, Retries,
     client::{JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH},
 };
 use harbormaster_core::Input;
@@ -285,10 +285,10 @@ impl LiveApi {
     /// try fails with a conflict, and the pod itself shows that it is bound.
     async fn bind_pod(&self, pod: &PodInfo, node: &str) -> Result<(), ApiError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
-        let body = Bytes::from(serde_json::to_vec(&Binding::new(pod, node)).unwrap_or_default());
+        let binding = Binding::new(pod, node);
         let mut retries = Retries::of(&self.client);
         loop {
-            let error = match self.client.post(&path, body.clone()).await {
+            let error = match self.client.create(&path, &binding).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -380,6 +380,27 @@ impl<'a> Binding<'a> {
             metadata: BindingMetadata { name: &pod.name, namespace: &pod.namespace, uid: &pod.uid },
             target: Target { kind: "Node", name: node },
         }
+    }
+}
+
+impl Document for Binding<'_> {
+    fn json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    fn protobuf(&self) -> Vec<u8> {
+        let Self { kind, api_version, metadata, target } = self;
+        protobuf::object(api_version, kind, |binding| {
+            binding.message(1, |fields| {
+                fields.text(1, metadata.name);
+                fields.text(3, metadata.namespace);
+                fields.text(5, metadata.uid);
+            });
+            binding.message(2, |fields| {
+                fields.text(1, target.kind);
+                fields.text(3, target.name);
+            });
+        })
     }
 }
 

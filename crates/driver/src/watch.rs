@@ -28,6 +28,7 @@ mod wire;
 mod tests;
 
 use std::{
+    pin::Pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -43,7 +44,7 @@ use harbormaster_api::{
 use harbormaster_client::{ApiClient, ApiError, Backoff, Jitter, Stream, connections::ConnectionSet};
 use harbormaster_core::Input;
 use rustc_hash::FxHashSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
 pub use kinds::{BUILT_IN, BuiltInKind, CustomKind, Decoded, Kind, Nodes, Pods};
 pub use known::Known;
@@ -137,8 +138,9 @@ struct Watch {
     is_probed: bool,
     connections: Weak<ConnectionSet>,
     opened: Instant,
-    /// Time at which the watcher leaves the watch.
-    until: Instant,
+    /// Resolves when the watcher leaves the watch. It is started only once, because starting a timer for each event
+    /// would cost more than most events do.
+    until: Pin<Box<Sleep>>,
     /// True if the watch is dead at `until`, because the server should have ended it earlier.
     dead_then: bool,
     any_event: bool,
@@ -154,7 +156,7 @@ impl Watch {
             is_probed,
             connections,
             opened,
-            until: opened + time + grace,
+            until: Box::pin(sleep_until(opened + time + grace)),
             dead_then: true,
             any_event: false,
         }
@@ -162,7 +164,7 @@ impl Watch {
 
     /// Makes the watcher leave the watch `time` from now.
     fn left_after(self, time: Duration) -> Self {
-        Self { until: Instant::now() + time, dead_then: false, ..self }
+        Self { until: Box::pin(sleep(time)), dead_then: false, ..self }
     }
 }
 
@@ -416,11 +418,16 @@ impl<K: Kind> Watcher<K> {
     }
 
     async fn watching(&mut self, mut version: Str, mut watch: Watch) -> Result<State, EngineGone> {
-        let events = match timeout_at(watch.until, watch.events.next()).await {
-            Ok(Ok(Some(events))) => events,
-            Ok(Ok(None)) => return Ok(self.closed(version, &watch)),
-            Ok(Err(why)) => return Ok(self.broken(why, version, &watch)),
-            Err(_) => {
+        let next = tokio::select! {
+            biased;
+            next = watch.events.next() => Some(next),
+            () = &mut watch.until => None,
+        };
+        let events = match next {
+            Some(Ok(Some(events))) => events,
+            Some(Ok(None)) => return Ok(self.closed(version, &watch)),
+            Some(Err(why)) => return Ok(self.broken(why, version, &watch)),
+            None => {
                 // Abandon this watch's set of connections, unless another watch has already done so.
                 if self.client.give_up_connections(&watch.connections) && watch.dead_then {
                     tracing::warn!(kind = self.kind.name(), "A watch is dead: {ANEW}");

@@ -8,7 +8,7 @@ use harbormaster_api::features::{Feature, Features};
 use harbormaster_config::{ConfigError, ConfigErrors, KubeSchedulerConfiguration};
 use harbormaster_core::Notes;
 use harbormaster_driver::{
-    Clients, ConnectionConfig, DriverConfig, DriverError, ExitReason, ExtenderConfig, ExtenderTls,
+    Clients, ConnectionConfig, DriverConfig, DriverError, Encoding, ExitReason, ExtenderConfig, ExtenderTls,
     LeaderElection, LeaseElection,
 };
 #[cfg(feature = "simulate")]
@@ -210,6 +210,10 @@ pub(crate) fn connection(config: &KubeSchedulerConfiguration) -> ConnectionConfi
         kubeconfig: Some(&client.kubeconfig).filter(|path| !path.is_empty()).map(Into::into),
         qps: client.qps,
         burst: client.burst,
+        encoding: match client.content_type.as_str() {
+            "application/json" => Encoding::Json,
+            _ => Encoding::Protobuf,
+        },
         ..ConnectionConfig::default()
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Error;
 
 use super::{
-    fields::{Raw, next},
+    fields::{Raw, find, next},
     nanoseconds, text,
 };
 
@@ -43,6 +43,35 @@ pub struct Owner<'a> {
     pub uid: &'a str,
     /// `controller`
     pub controls: bool,
+}
+
+/// The texts of an object's metadata that are needed to see which object it is, and in which state.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Identity<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) version: &'a str,
+}
+
+impl<'a> Identity<'a> {
+    /// Finds the texts in an object without an envelope. A text that cannot be read is empty; whoever reads the whole
+    /// object gets an error.
+    pub(crate) fn of(object: &'a [u8]) -> Self {
+        let Ok(Some(Raw::Bytes(mut metadata))) = find(object, 1) else { return Self::default() };
+        let mut all = Self::default();
+        while let Ok(Some((number, raw))) = next(&mut metadata) {
+            let of = match number {
+                1 => &mut all.name,
+                3 => &mut all.namespace,
+                5 => &mut all.uid,
+                6 => &mut all.version,
+                _ => continue,
+            };
+            *of = text(raw).unwrap_or_default();
+        }
+        all
+    }
 }
 
 impl<'a> ObjectMeta<'a> {

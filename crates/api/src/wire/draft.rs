@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Node, Object, ObjectKey, ObjectKind, Pod,
-    protobuf::{self, Message, messages},
+    protobuf::{self, Identity, Message, messages},
 };
 
 /// A draft of a pod.
@@ -56,8 +56,8 @@ struct Draft<'a, T> {
 #[derive(Debug)]
 enum State<'a, T> {
     Read(Box<T>),
-    /// Protobuf.
-    Unread(&'a [u8]),
+    /// Protobuf, and the texts of its metadata that are needed for every object.
+    Unread(&'a [u8], Identity<'a>),
 }
 
 /// A type with metadata.
@@ -87,39 +87,43 @@ impl<'a, T: Deserialize<'a> + WithMetadata<'a>> Draft<'a, T> {
     fn read(kind: &'static str, message: &'static Message, object: Encoded<'a>) -> Result<Self, DecodeError> {
         let state = match object {
             Encoded::Json(_) => State::Read(Box::new(object.object(kind, message)?)),
-            Encoded::Protobuf(bytes) => State::Unread(bytes),
+            Encoded::Protobuf(bytes) => State::Unread(bytes, Identity::of(bytes)),
         };
         Ok(Self { kind, message, state })
     }
 
-    /// Returns a string of the metadata; `number` is its number in protobuf.
-    fn metadata<'b>(&'b self, read: impl Fn(&'b Metadata<'a>) -> &'b str, number: u64) -> &'b str {
+    /// Returns a text of the metadata.
+    fn metadata<'b>(
+        &'b self,
+        read: impl Fn(&'b Metadata<'a>) -> &'b str,
+        unread: impl Fn(&Identity<'a>) -> &'a str,
+    ) -> &'b str {
         match &self.state {
             State::Read(wire) => wire.metadata().map_or("", read),
-            State::Unread(bytes) => protobuf::text_at(bytes, &[1, number]),
+            State::Unread(_, identity) => unread(identity),
         }
     }
 
     fn namespace(&self) -> &str {
-        self.metadata(|metadata| &metadata.namespace, 3)
+        self.metadata(|metadata| &metadata.namespace, |identity| identity.namespace)
     }
 
     fn name(&self) -> &str {
-        self.metadata(|metadata| &metadata.name, 1)
+        self.metadata(|metadata| &metadata.name, |identity| identity.name)
     }
 
     fn uid(&self) -> &str {
-        self.metadata(|metadata| &metadata.uid, 5)
+        self.metadata(|metadata| &metadata.uid, |identity| identity.uid)
     }
 
     fn version(&self) -> &str {
-        self.metadata(|metadata| &metadata.resource_version.0, 6)
+        self.metadata(|metadata| &metadata.resource_version.0, |identity| identity.version)
     }
 
     fn finish(self) -> Result<T, DecodeError> {
         match self.state {
             State::Read(wire) => Ok(*wire),
-            State::Unread(bytes) => Encoded::Protobuf(bytes).object(self.kind, self.message),
+            State::Unread(bytes, _) => Encoded::Protobuf(bytes).object(self.kind, self.message),
         }
     }
 }
@@ -128,7 +132,7 @@ impl<T: Hash> Hash for Draft<'_, T> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         match &self.state {
             State::Read(wire) => wire.hash(hasher),
-            State::Unread(bytes) => protobuf::hash_essence(self.message, bytes, hasher),
+            State::Unread(bytes, _) => protobuf::hash_essence(self.message, bytes, hasher),
         }
     }
 }
@@ -156,7 +160,7 @@ impl<'a> PodDraft<'a> {
     pub fn is_bound(&self) -> bool {
         let node = match &self.0.state {
             State::Read(wire) => wire.node_name(),
-            State::Unread(bytes) => protobuf::text_at(bytes, &[SPEC, NODE_NAME]),
+            State::Unread(bytes, _) => protobuf::text_at(bytes, &[SPEC, NODE_NAME]),
         };
         !node.is_empty()
     }
@@ -167,7 +171,7 @@ impl<'a> PodDraft<'a> {
     /// If the pod is in protobuf, and a field is invalid.
     pub fn finish(self, decoder: &mut Decoder) -> Result<Pod, DecodeError> {
         let split = match self.0.state {
-            State::Unread(bytes) if !decoder.api_defaults => SplitSpec::of(bytes),
+            State::Unread(bytes, _) if !decoder.api_defaults => SplitSpec::of(bytes),
             _ => None,
         };
         match split {

@@ -1,9 +1,13 @@
-//! One event, as stored in the backlog and as sent in JSON.
+//! One event, as stored in the backlog and as sent to the API server.
 
 use bytes::Bytes;
-use harbormaster_api::{Str, Timestamp};
+use harbormaster_api::{
+    Str, Timestamp,
+    protobuf::{self, Writer},
+};
+use harbormaster_client::Document;
 use harbormaster_core::PodEvent;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// An event that waits to be written. It does not hold a reference to the pod, since a hundred thousand events may be
 /// waiting.
@@ -65,13 +69,13 @@ impl Record {
         }
     }
 
-    /// Returns the `events.k8s.io/v1.Event` in JSON, as reported by a scheduler on this host.
-    pub(super) fn body(&self, hostname: &str, series: Option<&SeriesBody>) -> Bytes {
-        let body = EventBody {
+    /// Returns the `events.k8s.io/v1.Event`, as reported by a scheduler on this host.
+    pub(super) fn body<'a>(&'a self, hostname: &str, series: Option<&'a SeriesBody>) -> EventBody<'a> {
+        EventBody {
             kind: "Event",
             api_version: "events.k8s.io/v1",
             metadata: Metadata { name: &self.name, namespace: self.namespace() },
-            event_time: self.at.to_rfc3339_micro(),
+            event_time: self.at,
             series,
             reporting_controller: &self.reporter,
             reporting_instance: format!("{}-{hostname}", self.reporter),
@@ -87,19 +91,19 @@ impl Record {
             },
             note: &self.note,
             type_: if self.warning { "Warning" } else { "Normal" },
-        };
-        serde_json::to_vec(&body).unwrap_or_default().into()
+        }
     }
 }
 
 /// `events.k8s.io/v1.Event`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct EventBody<'a> {
+pub(super) struct EventBody<'a> {
     kind: &'static str,
     api_version: &'static str,
     metadata: Metadata<'a>,
-    event_time: String,
+    #[serde(serialize_with = "micro_time")]
+    event_time: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<&'a SeriesBody>,
     reporting_controller: &'a str,
@@ -134,7 +138,8 @@ struct Regarding<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct SeriesBody {
     count: u32,
-    last_observed_time: String,
+    #[serde(serialize_with = "micro_time")]
+    last_observed_time: Timestamp,
 }
 
 #[derive(Serialize)]
@@ -144,11 +149,57 @@ struct SeriesPatch<'a> {
 
 impl SeriesBody {
     pub(super) fn new(count: u32, last: Timestamp) -> Self {
-        Self { count, last_observed_time: last.to_rfc3339_micro() }
+        Self { count, last_observed_time: last }
     }
 
     /// Returns the patch that sets the event's series: its count and the time of the last occurrence.
     pub(super) fn patch(&self) -> Bytes {
         serde_json::to_vec(&SeriesPatch { series: self }).unwrap_or_default().into()
+    }
+}
+
+/// Writes a time with microseconds.
+fn micro_time<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&time.to_rfc3339_micro())
+}
+
+impl Document for EventBody<'_> {
+    fn json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    fn protobuf(&self) -> Vec<u8> {
+        protobuf::object(self.api_version, self.kind, |event| {
+            event.message(1, |fields| {
+                fields.text(1, self.metadata.name);
+                fields.text(3, self.metadata.namespace);
+            });
+            event.micro_time(2, self.event_time);
+            if let Some(series) = self.series {
+                event.message(3, |fields| {
+                    fields.number(1, series.count.into());
+                    fields.micro_time(2, series.last_observed_time);
+                });
+            }
+            event.text(4, self.reporting_controller);
+            event.text(5, &self.reporting_instance);
+            event.text(6, self.action);
+            event.text(7, self.reason);
+            event.message(8, |fields| self.regarding.write(fields));
+            event.text(10, self.note);
+            event.text(11, self.type_);
+        })
+    }
+}
+
+impl Regarding<'_> {
+    /// Writes a `v1.ObjectReference`.
+    fn write(&self, fields: &mut Writer) {
+        fields.text(1, self.kind);
+        fields.text(2, self.namespace);
+        fields.text(3, self.name);
+        fields.text(4, self.uid);
+        fields.text(5, self.api_version);
+        fields.text(6, self.resource_version);
     }
 }

@@ -104,14 +104,14 @@ impl EventWriter {
         let (client, hostname) = (&self.client, &*self.hostname);
         let path = record.collection();
         let Write::Count { count, last } = *write else {
-            return created(client.post(&path, record.body(hostname, None)).await);
+            return created(client.create(&path, &record.body(hostname, None)).await);
         };
         let series = SeriesBody::new(count, last);
         let object = format!("{path}/{}", record.name);
         match client.patch(&object, STRATEGIC_MERGE_PATCH, series.patch()).await {
             // The event has expired or was never written.
             Err(error) if error.code() == Some(404) => {
-                created(client.post(&path, record.body(hostname, Some(&series))).await)
+                created(client.create(&path, &record.body(hostname, Some(&series))).await)
             }
             other => other,
         }

@@ -194,7 +194,7 @@ flags! {
         kubeconfig: String = "", "kubeconfig", "Path to a kubeconfig file; a kubeconfig named in the --config file takes precedence";
         kube_api_qps: f32 = 50.0, "kube-api-qps", "Maximum number of requests to the API server per second; ignored with --config [default]";
         kube_api_burst: i32 = 100, "kube-api-burst", "Maximum number of requests to the API server in a burst; ignored with --config [default]";
-        kube_api_content_type: String = "application/vnd.kubernetes.protobuf", "kube-api-content-type", "Content type of requests to the API server; JSON is always used";
+        kube_api_content_type: String = "application/vnd.kubernetes.protobuf", "kube-api-content-type", "Content type of objects that are sent to the API server and received from it. With application/json, nothing is in protobuf";
         pod_max_in_unschedulable_pods_duration: GoDuration = seconds(300), "pod-max-in-unschedulable-pods-duration", "How long a pod may stay unschedulable before it is retried even without an event that could help it [default]";
     }
     LeaderElection {
