@@ -31,6 +31,19 @@ impl RequestBody {
     }
 }
 
+impl RequestBody {
+    /// Returns the data, to be sent at once.
+    ///
+    /// # Errors
+    /// If the gate is closed; the error is the gate's reason.
+    pub(crate) fn checked(self) -> Result<Option<Bytes>, BoxError> {
+        match self.gate.filter(|gate| !gate.is_open()) {
+            Some(gate) => Err(gate.reason().into()),
+            None => Ok(self.data),
+        }
+    }
+}
+
 impl From<Bytes> for RequestBody {
     fn from(data: Bytes) -> Self {
         Self { data: (!data.is_empty()).then_some(data), gate: None }

@@ -29,6 +29,7 @@ mod credentials;
 pub mod error;
 mod exec_plugin;
 pub mod gate;
+mod http2;
 mod kubeconfig;
 pub mod limiter;
 pub mod network;

@@ -24,6 +24,7 @@ use crate::{
     client::{ApiClient, ResponseBody, Route},
     config::ClientError,
     credentials::{Authorizer, CredentialsError},
+    http2::Http2,
     tls::{TlsError, TlsOptions},
     wide::WideTcp,
 };
@@ -32,9 +33,9 @@ use crate::{
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Time for which a connection for watches may be silent before it is pinged over HTTP/2. The kernel probes all
 /// connections after the same time, but an intermediate proxy may answer those probes.
-const PING_AFTER: Duration = Duration::from_secs(15);
+pub(crate) const PING_AFTER: Duration = Duration::from_secs(15);
 /// Time limit for the answer to a ping.
-const PING_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const PING_LIMIT: Duration = Duration::from_secs(10);
 /// Number of probes that the kernel sends within [`PING_LIMIT`] before it gives up.
 const KERNEL_PINGS: u32 = 3;
 
@@ -106,9 +107,14 @@ fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
 /// Makes connections.
 pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<WideTcp>>, BoxError>;
 
-/// A pool of connections. All HTTP clients of the scheduler use this type, so that the HTTP code is compiled only once.
+/// Connections to servers. All HTTP clients of the scheduler use this type, so that the HTTP code is compiled only once.
 #[derive(Clone)]
-pub struct Pool(legacy::Client<Connector, RequestBody>);
+pub struct Pool {
+    /// The connection over HTTP/2, if that is tried first.
+    http2: Option<Http2>,
+    /// Connections over HTTP/1.1.
+    http1: legacy::Client<Connector, RequestBody>,
+}
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,10 +123,9 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Returns an empty pool.
+    /// Returns an empty pool of connections over HTTP/1.1.
     pub fn new(connector: Connector) -> Self {
-        let mut builder = legacy::Client::builder(TokioExecutor::new());
-        Self(builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).build(connector))
+        Self { http2: None, http1: builder().build(connector) }
     }
 
     /// Sends a request and returns the response, whose body has not been read yet.
@@ -128,9 +133,22 @@ impl Pool {
     /// # Errors
     /// If no connection can be made, or the connection breaks.
     pub async fn request(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, BoxError> {
-        let response = self.0.request(request).await?;
+        let request = match &self.http2 {
+            Some(http2) => match http2.request(request).await? {
+                Ok(response) => return Ok(response),
+                Err(unsent) => unsent,
+            },
+            None => request,
+        };
+        let response = self.http1.request(request).await?;
         Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
     }
+}
+
+fn builder() -> legacy::Builder {
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new());
+    builder
 }
 
 /// Makes pools of connections.
@@ -139,7 +157,9 @@ struct Dialer {
     /// requests, so several messages can be sent and received at once. A request that comes alone costs a little more
     /// than over HTTP/1.1. An API server answers 100 requests of a connection at the same time, watches included; others
     /// wait.
-    connector: Connector,
+    http2: Connector,
+    /// Connects over HTTP/1.1, for servers without HTTP/2.
+    http1: Connector,
     /// Maximum number of idle connections over HTTP/1.1.
     idle_connections: usize,
 }
@@ -157,19 +177,14 @@ impl Dialer {
         // The system's certificate authorities are read only if they are needed.
         let tls = TlsOptions { insecure: access.tls.insecure || !is_https, ..access.tls.clone() };
         let (tls, name) = (tls.client_config()?, tls.expected_name()?);
-        Ok(Self { connector: connector(tls, name, true), idle_connections })
+        let http2 = connector(tls.clone(), name.clone(), true);
+        Ok(Self { http2, http1: connector(tls, name, false), idle_connections })
     }
 
     fn pool(&self) -> Pool {
-        let mut builder = legacy::Client::builder(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_max_idle_per_host(self.idle_connections)
-            .http2_keep_alive_interval(PING_AFTER)
-            .http2_keep_alive_timeout(PING_LIMIT)
-            .http2_keep_alive_while_idle(true);
-        Pool(builder.build(self.connector.clone()))
+        let mut http1 = builder();
+        http1.pool_max_idle_per_host(self.idle_connections);
+        Pool { http2: Some(Http2::new(self.http2.clone())), http1: http1.build(self.http1.clone()) }
     }
 }
 

@@ -23,6 +23,7 @@ use crate::e2e::{
 on_both_servers! {
     every_pod_of_a_burst_gets_its_event,
     a_server_that_rejects_events_for_a_while_gets_all_of_them_afterwards,
+    bindings_and_events_are_the_same_in_both_encodings,
 }
 
 const SCHEDULER: &str = "default-scheduler";
@@ -113,4 +114,47 @@ fn a_server_that_rejects_events_for_a_while_gets_all_of_them_afterwards(server: 
     let log = scene.ends_well(harbormaster);
     let lost = ["dropped event", "retry limit", "rejected event", "could not be written"];
     assert!(lost.iter().all(|lost| !log.contains(lost)), "{log}");
+}
+
+fn bindings_and_events_are_the_same_in_both_encodings(server: Server) {
+    let cluster = server.own();
+    let client = cluster.client();
+    create_all(client, NODES, &[node("node", json!({}), "16", "32Gi", 110)]);
+    let events_in = |encoding: &str, content_type: &str| -> Vec<Value> {
+        let mut config = default_config();
+        config["clientConnection"] = json!({"contentType": content_type});
+        let config =
+            cluster.write_scheduler_config(&config.to_string()).expect("the configuration is written");
+        let log = cluster.directory().join(format!("{encoding}.log"));
+        let harbormaster = Harbormaster::start(&[format!("--config={}", config.display())], log);
+        let (fits, misfit) = (format!("fits-{encoding}"), format!("misfit-{encoding}"));
+        let requests = json!({"cpu": "100m"});
+        let unfit = json!({"nodeSelector": {"disk": "none"}});
+        let pods =
+            [pod(&fits, SCHEDULER, requests.clone(), json!({})), pod(&misfit, SCHEDULER, requests, unfit)];
+        create_all(client, PODS, &pods);
+        let events = eventually("both pods have their event", PATIENCE, || {
+            let mut events = events_by_pod(client);
+            let scheduled = events.remove(&("Scheduled".to_owned(), fits.clone()))?;
+            let failed = events.remove(&("FailedScheduling".to_owned(), misfit.clone()))?;
+            Some([scheduled, failed].concat())
+        });
+        harbormaster.ends_well();
+        events.into_iter().map(|event| without_identity(event, encoding)).collect()
+    };
+    let in_json = events_in("json", "application/json");
+    assert_eq!(in_json.len(), 2, "{in_json:#?}");
+    assert_eq!(in_json, events_in("protobuf", "application/vnd.kubernetes.protobuf"));
+}
+
+/// Returns an event without what differs from one pod to the next.
+fn without_identity(mut event: Value, encoding: &str) -> Value {
+    let time = event["eventTime"].take();
+    assert_eq!(time.as_str().map(str::len), Some("2026-01-01T00:00:00.000000Z".len()), "{time}");
+    let name = event["metadata"]["name"].take();
+    event["metadata"] = json!({"namespace": event["metadata"]["namespace"], "named": name.is_string()});
+    for field in ["uid", "resourceVersion"] {
+        assert!(event["regarding"][field].take().is_string(), "{event}");
+    }
+    serde_json::from_str(&event.to_string().replace(encoding, "")).expect("the event is JSON")
 }

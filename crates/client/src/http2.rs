@@ -1,0 +1,210 @@
+//! One connection over HTTP/2, which carries all watches and requests.
+//!
+//! It uses `h2` without the layers of an HTTP client above it: the scheduler has one server, and a client with a pool of
+//! connections takes two more tasks and twenty more allocations for each request.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use h2::{
+    Ping, PingPong, RecvStream,
+    client::{Builder, Connection, SendRequest},
+};
+use http::{Request, Response, Uri, Version, uri::Scheme};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use hyper_util::{client::legacy::connect::Connection as _, rt::TokioIo};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{sleep, timeout},
+};
+use tower::{BoxError, ServiceExt};
+
+use crate::{
+    body::RequestBody,
+    client::ResponseBody,
+    network::{Connector, PING_AFTER, PING_LIMIT},
+};
+
+/// Number of bytes that the server may send before they are read: of one response, and of all together.
+const WINDOWS: (u32, u32) = (2 << 20, 5 << 20);
+/// Maximum number of bytes of requests that wait to be sent.
+const SEND_BUFFER: usize = 1 << 20;
+
+/// The connection to a server, made when it is needed. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Http2(Arc<Inner>);
+
+struct Inner {
+    connector: Connector,
+    link: Mutex<Link>,
+    /// Held while a connection is made, so that only one is made.
+    dialing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+enum Link {
+    /// No connection yet, or a broken one.
+    #[default]
+    Down,
+    Up(Sender),
+    /// The server has no HTTP/2.
+    Unsupported,
+}
+
+#[derive(Clone)]
+struct Sender {
+    /// Number of the connection.
+    number: u64,
+    requests: SendRequest<Bytes>,
+}
+
+impl fmt::Debug for Http2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http2").finish_non_exhaustive()
+    }
+}
+
+impl Http2 {
+    /// Returns a connection that `connector` makes.
+    pub(crate) fn new(connector: Connector) -> Self {
+        let (link, dialing) = (Mutex::new(Link::Down), tokio::sync::Mutex::new(()));
+        Self(Arc::new(Inner { connector, link, dialing }))
+    }
+
+    /// Sends a request. Returns it if the server has no HTTP/2.
+    pub(crate) async fn request(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Result<Response<ResponseBody>, Request<RequestBody>>, BoxError> {
+        let is_secure = request.uri().scheme() == Some(&Scheme::HTTPS);
+        // A connection may have broken while nobody used it. Nothing has been sent over it, so a new one may be tried.
+        let mut sender = match is_secure {
+            true => self.sender(request.uri(), None).await?,
+            false => None,
+        };
+        if let Some(tried) = sender.as_mut()
+            && let Err(error) = std::future::poll_fn(|cx| tried.requests.poll_ready(cx)).await
+        {
+            tracing::debug!(err = %error, "The connection to the API server has ended");
+            let broken = tried.number;
+            sender = self.sender(request.uri(), Some(broken)).await?;
+        }
+        match sender {
+            Some(sender) => send(sender.requests, request).await.map(Ok),
+            None => Ok(Err(request)),
+        }
+    }
+
+    /// Returns a sender on a connection that is not the broken one; `None` if the server has no HTTP/2.
+    async fn sender(&self, server: &Uri, broken: Option<u64>) -> Result<Option<Sender>, BoxError> {
+        let usable = |link: Link| match link {
+            Link::Up(sender) if Some(sender.number) != broken => Some(Some(sender)),
+            Link::Unsupported => Some(None),
+            Link::Up(_) | Link::Down => None,
+        };
+        if let Some(sender) = usable(self.0.link().clone()) {
+            return Ok(sender);
+        }
+        let _dialing = self.0.dialing.lock().await;
+        if let Some(sender) = usable(self.0.link().clone()) {
+            return Ok(sender);
+        }
+        let io = self.0.connector.clone().oneshot(server.clone()).await?;
+        if !io.connected().is_negotiated_h2() {
+            *self.0.link() = Link::Unsupported;
+            return Ok(None);
+        }
+        let (requests, connection) = Builder::new()
+            .enable_push(false)
+            .initial_window_size(WINDOWS.0)
+            .initial_connection_window_size(WINDOWS.1)
+            .max_send_buffer_size(SEND_BUFFER)
+            .handshake(TokioIo::new(io))
+            .await?;
+        let sender = Sender { number: broken.unwrap_or_default() + 1, requests };
+        *self.0.link() = Link::Up(sender.clone());
+        tokio::spawn(drive(connection));
+        Ok(Some(sender))
+    }
+}
+
+impl Inner {
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs a connection until it ends, or until the server does not answer a ping in time. Then all its streams break.
+async fn drive<T: AsyncRead + AsyncWrite + Unpin>(mut connection: Connection<T>) {
+    let pings = connection.ping_pong();
+    tokio::select! {
+        ended = connection => {
+            if let Err(error) = ended {
+                tracing::debug!(err = %error, "The connection to the API server has broken");
+            }
+        }
+        () = silence(pings) => tracing::debug!("The API server does not answer pings"),
+    }
+}
+
+/// Pings the server now and then. Returns when it does not answer in time.
+async fn silence(pings: Option<PingPong>) {
+    let Some(mut pings) = pings else { return std::future::pending().await };
+    loop {
+        sleep(PING_AFTER).await;
+        match timeout(PING_LIMIT, pings.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => {}
+            // The connection notices for itself that it is broken.
+            Ok(Err(_)) => return std::future::pending().await,
+            Err(_) => return,
+        }
+    }
+}
+
+async fn send(
+    mut requests: SendRequest<Bytes>,
+    request: Request<RequestBody>,
+) -> Result<Response<ResponseBody>, BoxError> {
+    let (mut head, body) = request.into_parts();
+    head.version = Version::HTTP_2;
+    let data = body.checked()?;
+    let (response, mut rest) = requests.send_request(Request::from_parts(head, ()), data.is_none())?;
+    if let Some(data) = data {
+        rest.send_data(data, true)?;
+    }
+    Ok(response.await?.map(|body| Incoming(body).boxed_unsync()))
+}
+
+/// The body of a response.
+struct Incoming(RecvStream);
+
+impl Body for Incoming {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match ready!(self.0.poll_data(cx)) {
+            Some(Ok(data)) => {
+                // An error means that the stream has ended, which is noticed next.
+                let _ = self.0.flow_control().release_capacity(data.remaining());
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
+            // Kubernetes sends no trailers.
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+}
