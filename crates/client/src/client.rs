@@ -524,11 +524,12 @@ fn plain(path: &str) -> &str {
 }
 
 fn request(method: Method, path: &str, body: Bytes) -> Result<Request<RequestBody>, ApiError> {
-    Request::builder()
-        .method(method)
-        .uri(path)
-        .body(body.into())
-        .map_err(|e| ApiError::Unreachable(format!("{path}: {e}")))
+    /// Number of headers of a usual request.
+    const HEADERS: usize = 6;
+    let request = Request::builder().method(method).uri(path).body(body.into());
+    let mut request = request.map_err(|e| ApiError::Unreachable(format!("{path}: {e}")))?;
+    request.headers_mut().reserve(HEADERS);
+    Ok(request)
 }
 
 async fn next(body: &mut ResponseBody, method: &Method, path: &str) -> Result<Option<Bytes>, ApiError> {

@@ -208,3 +208,115 @@ impl Body for Incoming {
         self.0.is_end_stream()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{net::SocketAddr, time::Duration};
+
+    use rcgen::CertifiedKey;
+    use rustls::{
+        ServerConfig,
+        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    };
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+        time::sleep,
+    };
+    use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+    use crate::{ApiClient, ConnectionConfig, Overrides};
+
+    /// Starts a server that speaks these protocols over TLS. `serve` serves each of its connections.
+    async fn server<F>(
+        protocols: &[&str],
+        serve: impl Fn(TlsStream<TcpStream>) -> F + Send + 'static,
+    ) -> SocketAddr
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+        let config = ServerConfig::builder().with_no_client_auth();
+        let mut config = config.with_single_cert(vec![cert.der().clone()], key).unwrap();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let acceptor = TlsAcceptor::from(std::sync::Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    tokio::spawn(serve(stream));
+                }
+            }
+        });
+        address
+    }
+
+    async fn client(server: SocketAddr) -> ApiClient {
+        let overrides = Overrides { insecure: true, ..Overrides::default() };
+        let config = ConnectionConfig {
+            master: Some(format!("https://{server}")),
+            overrides,
+            ..ConnectionConfig::default()
+        };
+        config.client(1).await.unwrap()
+    }
+
+    /// Answers one request over HTTP/2 with its path, and closes the connection.
+    async fn answer_one(stream: TlsStream<TcpStream>) {
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let (request, mut respond) = connection.accept().await.unwrap().unwrap();
+        let path = request.uri().path().to_owned();
+        let mut body = respond.send_response(http::Response::new(()), false).unwrap();
+        body.send_data(path.into(), true).unwrap();
+        connection.graceful_shutdown();
+        while connection.accept().await.is_some() {}
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_has_ended_is_replaced() {
+        let client = client(server(&["h2"], answer_one).await).await;
+        for path in ["/a", "/b", "/c"] {
+            assert_eq!(client.get(path).await.unwrap(), path);
+            // The end of the connection arrives after the answer.
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_without_http2_is_asked_over_http1() {
+        let serve = async |mut stream: TlsStream<TcpStream>| {
+            let mut request = [0; 1024];
+            while let Ok(length @ 1..) = stream.read(&mut request).await {
+                assert!(request[..length].starts_with(b"GET /"));
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            }
+        };
+        let client = client(server(&["http/1.1"], move |stream| Box::pin(serve(stream))).await).await;
+        for _ in 0..2 {
+            assert_eq!(client.get("/x").await.unwrap(), "ok");
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_at_the_same_time_share_a_connection() {
+        let serve = |stream| async {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            let mut waiting = Vec::new();
+            while let Some(Ok((_, respond))) = connection.accept().await {
+                waiting.push(respond);
+                if waiting.len() == 3 {
+                    for mut respond in waiting.drain(..) {
+                        respond.send_response(http::Response::new(()), true).unwrap();
+                    }
+                }
+            }
+        };
+        let client = client(server(&["h2"], serve).await).await;
+        let (a, b, c) = tokio::join!(client.get("/a"), client.get("/b"), client.get("/c"));
+        assert!([a, b, c].into_iter().all(|answer| answer.unwrap().is_empty()));
+    }
+}

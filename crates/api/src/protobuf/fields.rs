@@ -132,13 +132,20 @@ impl<'a> Raw<'a> {
 /// Takes the next field from a message: its number and value. Returns `None` at the end.
 #[inline]
 pub(super) fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<(u64, Raw<'a>)>, Error> {
-    // Most fields have a small number and a short text or message.
-    if let [tag @ ..0x80, length @ ..0x80, left @ ..] = *rest
-        && tag & 7 == 2
-        && let Some((value, left)) = left.split_at_checked(usize::from(*length))
-    {
-        *rest = left;
-        return Ok(Some((u64::from(tag >> 3), Raw::Bytes(value))));
+    // Most fields have a small number, and a short text or message or a small integer.
+    if let [tag @ ..0x80, short @ ..0x80, left @ ..] = *rest {
+        let number = u64::from(tag >> 3);
+        match tag & 7 {
+            0 => {
+                *rest = left;
+                return Ok(Some((number, Raw::Number((*short).into()))));
+            }
+            2 if let Some((value, left)) = left.split_at_checked(usize::from(*short)) => {
+                *rest = left;
+                return Ok(Some((number, Raw::Bytes(value))));
+            }
+            _ => {}
+        }
     }
     any_next(rest)
 }

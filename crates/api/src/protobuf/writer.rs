@@ -44,11 +44,18 @@ impl Writer {
     /// Writes a message, whose fields are written by `fields`.
     pub fn message(&mut self, number: u64, fields: impl FnOnce(&mut Self)) {
         self.varint(number << 3 | LENGTH);
-        let begin = self.0.len();
+        // Most messages are shorter than 128 bytes, so their length takes one byte.
+        let at = self.0.len();
+        self.0.push(0);
         fields(self);
-        let mut length = Self::default();
-        length.varint((self.0.len() - begin) as u64);
-        self.0.splice(begin..begin, length.0);
+        let length = self.0.len() - at - 1;
+        if length < 0x80 {
+            self.0[at] = length as u8;
+        } else {
+            let mut long = Self::default();
+            long.varint(length as u64);
+            self.0.splice(at..=at, long.0);
+        }
     }
 
     /// Writes a `meta.MicroTime`.
