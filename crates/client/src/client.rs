@@ -1,6 +1,7 @@
 //! Requests to the API server.
 
 use std::{
+    fmt,
     pin::{Pin, pin},
     sync::{
         Arc, Weak,
@@ -14,7 +15,7 @@ use harbormaster_api::protobuf;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::time::sleep;
-use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
+use tower::{BoxError, Service, ServiceExt};
 
 use crate::{
     body::RequestBody,
@@ -28,8 +29,17 @@ use crate::{
 
 /// Body of a response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
-/// Service that answers requests: the network or, in tests, a function.
-pub type HttpService = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
+/// A response, or the reason why there is none.
+pub(crate) type Answer = Result<Response<ResponseBody>, BoxError>;
+
+/// Sends requests: over the network or, in tests, to a function.
+pub(crate) trait Transport: fmt::Debug + Send + Sync {
+    /// Sends a request.
+    fn send(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>>;
+}
+
+/// A service that answers requests.
+struct Local<S>(S);
 
 /// Time limit for an ordinary request, including its response. A `GET` request with a longer limit fails if its
 /// response is silent for this long.
@@ -50,7 +60,7 @@ pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json"
 /// A client for one API server. Clones share connections and the rate limit.
 #[derive(Clone, Debug)]
 pub struct ApiClient {
-    service: HttpService,
+    transport: Arc<dyn Transport>,
     limiter: Option<Arc<RateLimiter>>,
     /// Time limit for an ordinary request.
     limit: Duration,
@@ -84,6 +94,25 @@ pub trait Document {
     fn protobuf(&self) -> Vec<u8>;
 }
 
+impl<S> fmt::Debug for Local<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Local").finish()
+    }
+}
+
+impl<S> Transport for Local<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<ResponseBody>, Error = BoxError>
+        + Clone
+        + Send
+        + Sync,
+    S::Future: Send,
+{
+    fn send(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+        Box::pin(self.0.clone().oneshot(request))
+    }
+}
+
 /// The connections that a request uses, stored as an extension of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Route(pub(crate) Arc<ConnectionSet>);
@@ -113,8 +142,13 @@ impl ApiClient {
             + 'static,
         S::Future: Send + 'static,
     {
+        Self::by(Arc::new(Local(service)))
+    }
+
+    /// Returns a client whose requests are sent by `transport`.
+    pub(crate) fn by(transport: Arc<dyn Transport>) -> Self {
         Self {
-            service: BoxCloneSyncService::new(service),
+            transport,
             limiter: None,
             limit: REQUEST_LIMIT,
             accepts_protobuf: false,
@@ -464,7 +498,7 @@ impl ApiClient {
         let accepted = if self.accepts_protobuf || sends_protobuf { PROTOBUF_OR_JSON } else { JSON };
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accepted));
         request.extensions_mut().insert(Route(connections.clone()));
-        let answer = self.service.clone().oneshot(request).await;
+        let answer = self.transport.send(request).await;
         self.measure_answer(&method, answer.as_ref().ok().map(Response::status));
         let outcome = match answer {
             Ok(response) if response.status().is_success() => Ok(Stream {

@@ -6,7 +6,7 @@
 //!
 //! | request | time | detected by |
 //! |---|---|---|
-//! | any over HTTP/2 | 25 s | pings of the connection ([`crate::http2`]) |
+//! | any over HTTP/2 | 25 s | pings of the connection |
 //! | watch over HTTP/1.1 | 35 s | the watch's requested timeout, which the caller must set |
 //! | request for a new watch | 15 s | its time limit, which the caller must set |
 //! | other request over HTTP/1.1 | 30 s ([`REQUEST_LIMIT`](crate::client::REQUEST_LIMIT)), or 5 s after a watch is found dead | its time limit |

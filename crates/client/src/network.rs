@@ -1,6 +1,6 @@
 //! Connections over the network.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -21,7 +21,7 @@ use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 use crate::{
     access::ServerAccess,
     body::RequestBody,
-    client::{ApiClient, ResponseBody, Route},
+    client::{Answer, ApiClient, ResponseBody, Route, Transport},
     config::ClientError,
     credentials::{Authorizer, CredentialsError},
     http2::Http2,
@@ -49,12 +49,8 @@ pub(crate) async fn over_network(
     access.tls.identity = identity.or(access.tls.identity);
     let address = access.server.to_string();
     let dialer = Dialer::new(&access, idle_connections)?;
-    let network = Arc::new(Network { headers: headers(&access)?, server: access.server, authorizer, dialer });
-    let service = service_fn(move |request| {
-        let network = network.clone();
-        async move { network.send(request).await }
-    });
-    Ok(ApiClient::over(service).at_address(address))
+    let network = Network { headers: headers(&access)?, server: access.server, authorizer, dialer };
+    Ok(ApiClient::by(Arc::new(network)).at_address(address))
 }
 
 /// Everything that is needed to send requests to a server.
@@ -66,8 +62,20 @@ struct Network {
     dialer: Dialer,
 }
 
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Transport for Network {
+    fn send(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+        Box::pin(self.exchange(request))
+    }
+}
+
 impl Network {
-    async fn send(&self, mut request: Request<RequestBody>) -> Result<Response<ResponseBody>, BoxError> {
+    async fn exchange(&self, mut request: Request<RequestBody>) -> Answer {
         *request.uri_mut() = below(&self.server, request.uri())?;
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
