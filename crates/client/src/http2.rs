@@ -6,7 +6,10 @@
 use std::{
     fmt,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -28,6 +31,7 @@ use tower::{BoxError, ServiceExt};
 use crate::{
     body::RequestBody,
     client::ResponseBody,
+    error::error_chain,
     network::{Connector, PING_AFTER, PING_LIMIT},
 };
 
@@ -43,8 +47,10 @@ pub(crate) struct Http2(Arc<Inner>);
 struct Inner {
     connector: Connector,
     link: Mutex<Link>,
-    /// Held while a connection is made, so that only one is made.
-    dialing: tokio::sync::Mutex<()>,
+    /// Held while a connection is made, so that only one is made. Contains the error of the last try.
+    dialing: tokio::sync::Mutex<String>,
+    /// Number of tries that have failed.
+    failures: AtomicU64,
 }
 
 #[derive(Clone, Default)]
@@ -73,8 +79,8 @@ impl fmt::Debug for Http2 {
 impl Http2 {
     /// Returns a connection that `connector` makes.
     pub(crate) fn new(connector: Connector) -> Self {
-        let (link, dialing) = (Mutex::new(Link::Down), tokio::sync::Mutex::new(()));
-        Self(Arc::new(Inner { connector, link, dialing }))
+        let (link, dialing, failures) = Default::default();
+        Self(Arc::new(Inner { connector, link, dialing, failures }))
     }
 
     /// Sends a request. Returns it if the server has no HTTP/2.
@@ -111,13 +117,34 @@ impl Http2 {
         if let Some(sender) = usable(self.0.link().clone()) {
             return Ok(sender);
         }
-        let _dialing = self.0.dialing.lock().await;
+        let failures = self.0.failures.load(Ordering::Relaxed);
+        let mut failed = self.0.dialing.lock().await;
         if let Some(sender) = usable(self.0.link().clone()) {
             return Ok(sender);
         }
+        // Otherwise, requests that wait for a server that is away would try one after the other, for seconds each.
+        if self.0.failures.load(Ordering::Relaxed) != failures {
+            return Err(failed.clone().into());
+        }
+        match self.dial(server).await {
+            Ok(requests) => {
+                let sender =
+                    requests.map(|requests| Sender { number: broken.unwrap_or_default() + 1, requests });
+                *self.0.link() = sender.clone().map_or(Link::Unsupported, Link::Up);
+                Ok(sender)
+            }
+            Err(error) => {
+                *failed = error_chain(&*error);
+                self.0.failures.fetch_add(1, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a connection. Returns `None` if the server has no HTTP/2.
+    async fn dial(&self, server: &Uri) -> Result<Option<SendRequest<Bytes>>, BoxError> {
         let io = self.0.connector.clone().oneshot(server.clone()).await?;
         if !io.connected().is_negotiated_h2() {
-            *self.0.link() = Link::Unsupported;
             return Ok(None);
         }
         let (requests, connection) = Builder::new()
@@ -127,10 +154,8 @@ impl Http2 {
             .max_send_buffer_size(SEND_BUFFER)
             .handshake(TokioIo::new(io))
             .await?;
-        let sender = Sender { number: broken.unwrap_or_default() + 1, requests };
-        *self.0.link() = Link::Up(sender.clone());
         tokio::spawn(drive(connection));
-        Ok(Some(sender))
+        Ok(Some(requests))
     }
 }
 
@@ -225,6 +250,7 @@ mod tests {
     };
     use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
+    use super::*;
     use crate::{ApiClient, ConnectionConfig, Overrides};
 
     /// Starts a server that speaks these protocols over TLS. `serve` serves each of its connections.
@@ -299,6 +325,25 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(client.get("/x").await.unwrap(), "ok");
         }
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_a_connection_share_its_failure() {
+        let tries = std::sync::Arc::new(AtomicU64::new(0));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = client(listener.local_addr().unwrap()).await;
+        let counted = tries.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                // The other requests are waiting when this try fails.
+                sleep(Duration::from_millis(200)).await;
+                drop(stream);
+            }
+        });
+        let (a, b, c) = tokio::join!(client.get("/a"), client.get("/b"), client.get("/c"));
+        assert!([a, b, c].into_iter().all(|answer| answer.is_err()));
+        assert_eq!(tries.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
