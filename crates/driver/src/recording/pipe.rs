@@ -109,7 +109,9 @@ impl Outlet {
             waiting = wait(waiting, ACCUMULATE, |waiting| !waiting.is_last);
         }
         let (is_last, has_overflowed) = (waiting.is_last, waiting.has_overflowed);
-        std::mem::replace(&mut *waiting, Batch { is_last, has_overflowed, ..Batch::default() })
+        // The next batch is probably about as long.
+        let entries = Vec::with_capacity(waiting.entries.len().min(ENTRIES));
+        std::mem::replace(&mut *waiting, Batch { entries, is_last, has_overflowed, ..Batch::default() })
     }
 }
 
