@@ -274,9 +274,16 @@ impl<'de> Deserializer<'de> for Value<'de> {
 }
 
 /// Returns the time of a `meta.Time` in nanoseconds since 1970.
-fn nanoseconds(time: &[u8]) -> Result<i64, Error> {
-    let part = |number| find(time, number)?.map_or(Ok(0), Raw::number);
-    Ok(part(1)?.saturating_mul(1_000_000_000).saturating_add(part(2)?))
+fn nanoseconds(mut time: &[u8]) -> Result<i64, Error> {
+    let (mut seconds, mut nanos) = (0_i64, 0);
+    while let Some((number, raw)) = next(&mut time)? {
+        match number {
+            1 => seconds = raw.number()?,
+            2 => nanos = raw.number()?,
+            _ => {}
+        }
+    }
+    Ok(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
 /// The fields of a message, as a JSON object.
