@@ -34,8 +34,12 @@ pub(crate) type Answer = Result<Response<ResponseBody>, BoxError>;
 
 /// Sends requests: over the network or, in tests, to a function.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
-    /// Sends a request.
-    fn send(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>>;
+    /// Sends a request over these connections.
+    fn send<'a>(
+        &'a self,
+        request: Request<RequestBody>,
+        connections: &'a ConnectionSet,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 }
 
 /// A service that answers requests.
@@ -108,14 +112,14 @@ where
         + Sync,
     S::Future: Send,
 {
-    fn send(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+    fn send<'a>(
+        &'a self,
+        request: Request<RequestBody>,
+        _: &'a ConnectionSet,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(self.0.clone().oneshot(request))
     }
 }
-
-/// The connections that a request uses, stored as an extension of the request.
-#[derive(Clone, Debug)]
-pub(crate) struct Route(pub(crate) Arc<ConnectionSet>);
 
 /// A response that is read piece by piece.
 #[derive(Debug)]
@@ -497,8 +501,7 @@ impl ApiClient {
             request.headers().get(header::CONTENT_TYPE).is_some_and(|of| of == protobuf::CONTENT_TYPE);
         let accepted = if self.accepts_protobuf || sends_protobuf { PROTOBUF_OR_JSON } else { JSON };
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accepted));
-        request.extensions_mut().insert(Route(connections.clone()));
-        let answer = self.transport.send(request).await;
+        let answer = self.transport.send(request, connections).await;
         self.measure_answer(&method, answer.as_ref().ok().map(Response::status));
         let outcome = match answer {
             Ok(response) if response.status().is_success() => Ok(Stream {

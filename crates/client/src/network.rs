@@ -21,8 +21,9 @@ use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 use crate::{
     access::ServerAccess,
     body::RequestBody,
-    client::{Answer, ApiClient, ResponseBody, Route, Transport},
+    client::{Answer, ApiClient, ResponseBody, Transport},
     config::ClientError,
+    connections::ConnectionSet,
     credentials::{Authorizer, CredentialsError},
     http2::Http2,
     tls::{TlsError, TlsOptions},
@@ -69,13 +70,17 @@ impl fmt::Debug for Network {
 }
 
 impl Transport for Network {
-    fn send(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
-        Box::pin(self.exchange(request))
+    fn send<'a>(
+        &'a self,
+        request: Request<RequestBody>,
+        connections: &'a ConnectionSet,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(self.exchange(request, connections))
     }
 }
 
 impl Network {
-    async fn exchange(&self, mut request: Request<RequestBody>) -> Answer {
+    async fn exchange(&self, mut request: Request<RequestBody>, connections: &ConnectionSet) -> Answer {
         *request.uri_mut() = below(&self.server, request.uri())?;
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
@@ -83,9 +88,7 @@ impl Network {
         if let Some(header) = self.authorizer.header().await? {
             request.headers_mut().insert(AUTHORIZATION, header);
         }
-        // The route is removed: it refers to the pool, so a pool that held the route would keep itself alive.
-        let route: Route = request.extensions_mut().remove().ok_or("a request without a route")?;
-        let pool = route.0.pool.get_or_init(|| self.dialer.pool());
+        let pool = connections.pool.get_or_init(|| self.dialer.pool());
         let response = pool.request(request).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             self.authorizer.refused().await;

@@ -9,11 +9,14 @@ pub struct Writer(Vec<u8>);
 
 /// Wire types.
 const VARINT: u64 = 0;
-const LENGTH: u64 = 2;
+const BYTES: u64 = 2;
 
 /// Returns an object in its envelope (`runtime.Unknown`). `fields` writes its fields.
 pub fn object(api_version: &str, kind: &str, fields: impl FnOnce(&mut Writer)) -> Vec<u8> {
-    let mut envelope = Writer(MAGIC.to_vec());
+    /// More than most objects need.
+    const LENGTH: usize = 512;
+    let mut envelope = Writer(Vec::with_capacity(LENGTH));
+    envelope.0.extend_from_slice(MAGIC);
     envelope.message(1, |type_meta| {
         type_meta.text(1, api_version);
         type_meta.text(2, kind);
@@ -26,7 +29,7 @@ impl Writer {
     /// Writes a text.
     pub fn text(&mut self, number: u64, text: &str) {
         if !text.is_empty() {
-            self.varint(number << 3 | LENGTH);
+            self.varint(number << 3 | BYTES);
             self.varint(text.len() as u64);
             self.0.extend_from_slice(text.as_bytes());
         }
@@ -43,7 +46,7 @@ impl Writer {
 
     /// Writes a message, whose fields are written by `fields`.
     pub fn message(&mut self, number: u64, fields: impl FnOnce(&mut Self)) {
-        self.varint(number << 3 | LENGTH);
+        self.varint(number << 3 | BYTES);
         // Most messages are shorter than 128 bytes, so their length takes one byte.
         let at = self.0.len();
         self.0.push(0);
