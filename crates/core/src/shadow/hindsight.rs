@@ -23,7 +23,7 @@ use super::Comparison;
 use crate::{cache::Cache, pods::Pods};
 
 /// Time within which changes may explain a difference.
-const WINDOW: Duration = Duration::from_secs(5);
+pub(super) const WINDOW: Duration = Duration::from_secs(5);
 /// Maximum number of changes before a decision, and after it, that are considered one after the other.
 const CHANGES: usize = 8;
 /// Maximum number of changes that are considered because of the order of the queue.
