@@ -53,6 +53,8 @@ pub struct Shadow {
     appeared: FxHashMap<Str, Appearance>,
     hindsight: Hindsight,
     preemptions: Preemptions,
+    /// In parity: the finding of a repeated decision in which both nodes had the same score.
+    tie: Option<Finding>,
     /// True if decisions are compared.
     compares: bool,
     comparisons: Vec<Comparison>,
@@ -61,8 +63,8 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// Creates a shadow without nodes or pods. Its extenders are not called. With `parity`, another node is a difference
-    /// even if it has the same score.
+    /// Creates a shadow without nodes or pods. Its extenders are not called. With `parity`, another node with the same score
+    /// is explained by a race if possible, too.
     pub fn new(config: &EngineConfig) -> Self {
         let mut cache = Cache::new(StatusRule::of(config.release()));
         cache.prepare_for(&config.profiles);
@@ -74,6 +76,7 @@ impl Shadow {
             appeared: FxHashMap::default(),
             hindsight: Hindsight::default(),
             preemptions: Preemptions::default(),
+            tie: None,
             compares: false,
             comparisons: Vec::new(),
             preempted: Vec::new(),
@@ -333,12 +336,12 @@ impl Shadow {
             Comparison { pod: name, scheduler, theirs, finding, has_raced: false, waited, took };
         if !self.judge.objects_to(&compared.finding) {
             self.comparisons.push(compared);
-        } else if self.agreed_earlier(&pod, turn, compared.theirs.as_ref(), begun)
-            || self.agrees_from_another_start(profile, &pod, &compared)
-        {
+        } else if self.agreed_earlier(&pod, turn, compared.theirs.as_ref(), begun) {
             compared.has_raced = true;
             self.comparisons.push(compared);
+            self.tie = None;
         } else {
+            compared.finding = self.tie.take().unwrap_or(compared.finding);
             let seen = (begun, self.hindsight.appearances());
             self.comparisons.extend(self.hindsight.doubt(Doubt::new(pod, turn, compared, seen)));
         }
@@ -353,21 +356,6 @@ impl Shadow {
         now: Timestamp,
     ) -> bool {
         self.agreed_in_turn(pod, turn, theirs, now) || self.agreed_before_changes(pod, theirs, now)
-    }
-
-    /// Returns true if both schedulers choose the same one of several nodes with the same score once the search starts
-    /// elsewhere. The next search then continues from there.
-    fn agrees_from_another_start(
-        &mut self,
-        profile: usize,
-        pod: &Arc<PodInfo>,
-        compared: &Comparison,
-    ) -> bool {
-        let (Finding::Equal { .. }, Some(theirs)) = (&compared.finding, &compared.theirs) else {
-            return false;
-        };
-        let nominated = self.nominator.of(&self.pods).rows_for(pod, &self.cache.cluster);
-        self.judge.realign(&mut self.cache.cluster, profile, pod, &nominated, theirs)
     }
 
     /// Returns true if both schedulers decide alike without the pods whose turn is after this one's.
@@ -411,6 +399,9 @@ impl Shadow {
         self.tick(now);
         for mut doubt in self.hindsight.take_doubts() {
             let agrees = self.agrees_now(&mut doubt, change, now);
+            if let Some(tie) = self.tie.take() {
+                doubt.ends_in(tie);
+            }
             self.comparisons.extend(self.hindsight.reconsidered(doubt, agrees));
         }
     }
@@ -442,7 +433,11 @@ impl Shadow {
         let found = self.decide(profile, pod, now);
         self.judge.turn_back(rotation);
         let finding = self.judge.weigh(&mut self.cache.cluster, profile, pod, found, theirs);
-        !self.judge.objects_to(&finding)
+        let agrees = !self.judge.objects_to(&finding);
+        if let (false, Finding::Equal { .. }) = (agrees, &finding) {
+            self.tie = Some(finding);
+        }
+        agrees
     }
 
     /// Finds a node for a pod on the cluster as it is.

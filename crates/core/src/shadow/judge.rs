@@ -15,9 +15,6 @@ use harbormaster_framework::{
 use super::Finding;
 use crate::EngineConfig;
 
-/// Maximum number of starts that are tried. kube-scheduler samples nodes only in larger clusters.
-const MAX_STARTS: usize = 100;
-
 /// Decides about single pods with the plugins of the profiles.
 pub(super) struct Judge {
     runners: Vec<Runner>,
@@ -65,34 +62,6 @@ impl Judge {
 
     pub(super) fn forget_unused(&mut self) {
         self.runners.iter_mut().for_each(Runner::forget_unused);
-    }
-
-    /// Lets the search for a pod start where it leads to `theirs`, a node with the same score as the one that was found.
-    /// The start depends on all attempts of the other scheduler, and it does not show those that repeat a message.
-    /// Returns false if no start leads there, or if there are too many nodes to try.
-    pub(super) fn realign(
-        &mut self,
-        cluster: &mut Cluster,
-        profile: usize,
-        pod: &Arc<PodInfo>,
-        nominated: &[NominatedRow],
-        theirs: &Str,
-    ) -> bool {
-        let before = self.rotation;
-        let nodes = cluster.node_count();
-        let mut leads_there = |position: usize| {
-            self.rotation.position = position;
-            let found = self.find(cluster, profile, pod, nominated);
-            found.is_ok_and(|attempt| match attempt.decision() {
-                Decision::Node { row, .. } => cluster.node(*row).name() == theirs,
-                Decision::Unschedulable(_) => false,
-            })
-        };
-        let is_found = nodes <= MAX_STARTS && (0..nodes).any(&mut leads_there);
-        if !is_found {
-            self.rotation = before;
-        }
-        is_found
     }
 
     /// Finds the best node.

@@ -44,9 +44,9 @@ pub struct ShadowReport {
     pub waiting: usize,
     /// Number of decisions that are alike only on the cluster without the latest changes, or with the next ones.
     pub raced: usize,
-    /// Number of decisions between nodes with the same score that show that the shadow has not seen all attempts, which
-    /// move the start of the next search.
-    pub realigned: usize,
+    /// Number of pods on different nodes with the same score. Which one is chosen depends on where the search starts.
+    /// Attempts that end with the same message as before move the start, and the shadow does not see them.
+    pub tied: usize,
     /// Number of pods for which both schedulers evict the same pods.
     pub preemptions: usize,
     /// Number of requests of the shadow that read.
@@ -69,10 +69,10 @@ impl ShadowReport {
 
 impl fmt::Display for ShadowReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, steps, same, waiting, raced, realigned, preemptions, reads, writes, .. } = self;
+        let Self { seed, steps, same, waiting, raced, tied, preemptions, reads, writes, .. } = self;
         write!(
             f,
-            "seed {seed}: {steps} steps, {same} on the same node, {waiting} times no node, {raced} raced, {realigned} realigned, {preemptions} equal \
+            "seed {seed}: {steps} steps, {same} on the same node, {waiting} times no node, {raced} raced, {tied} tied, {preemptions} equal \
              preemptions, {reads} reads, {} writes, {:.1} s: {}",
             writes.len(),
             self.total.as_secs_f64(),
@@ -90,15 +90,13 @@ pub fn shadow(stage: &mut Stage, script: &Script, binary: &Path) -> Result<Shado
     let (run, told) = stage.shadow(script, binary)?;
     let (reads, writes) = stage.audit()?;
     let count = |field: &str, value: &str| told.iter().filter(|line| line[field] == value).count();
-    let is_realigned = |line: &&Value| line["result"] == "raced" && line["cause"] == "equal";
-    let realigned = told.iter().filter(is_realigned).count();
     Ok(ShadowReport {
         seed: script.seed,
         steps: script.steps.len(),
         same: count("result", "same"),
         waiting: count("result", "both_waiting"),
-        raced: count("result", "raced") - realigned,
-        realigned,
+        raced: count("result", "raced"),
+        tied: count("result", "equal"),
         preemptions: count("preemption", "equal"),
         reads,
         writes,
@@ -111,7 +109,8 @@ pub fn shadow(stage: &mut Stage, script: &Script, binary: &Path) -> Result<Shado
 fn differences(told: &[Value]) -> impl Iterator<Item = String> {
     told.iter().filter_map(|line| {
         let result = line["result"].as_str().or(line["preemption"].as_str()).unwrap_or("unreadable");
-        let agrees = ["same", "both_waiting", "raced"].contains(&result) && line["result"].is_string()
+        let agrees = ["same", "both_waiting", "raced", "equal"].contains(&result)
+            && line["result"].is_string()
             || line["preemption"] == "equal";
         (!agrees).then(|| format!("{}: {result}: {line}", line["pod"].as_str().unwrap_or_default()))
     })
