@@ -339,7 +339,7 @@ fn in_parity_another_node_with_the_same_score_may_be_a_race() {
     let mut scene = Scene::with(true);
     let now = scene.now;
     scene.shadow.begin(&mut || now);
-    let pods = ["first", "second"].map(|name| pod(name).cpu("10m").build());
+    let pods = ["first", "second"].map(|name| small(name).build());
     pods.iter().for_each(|pod| scene.input(Input::Pod(pod.clone())));
     let [first, second] = pods;
     scene.bound(second, "b");
