@@ -153,7 +153,7 @@ impl EngineConfig {
         !self.concurrent_extenders || self.parity || self.extenders.client().is_none()
     }
 
-    fn search(&self) -> (Window, Tie) {
+    pub(crate) fn search(&self) -> (Window, Tie) {
         let window = match (self.percentage_of_nodes_to_score, self.parity) {
             (None, false) => Window::All,
             (given, _) => Window::Sampled { percentage: given.unwrap_or(0) },
@@ -405,6 +405,11 @@ impl Engine {
     /// Pods about which extenders are being asked.
     pub(crate) fn inquiries(&self) -> &Inquiries {
         &self.inquiries
+    }
+
+    /// Returns the pod `name` (`namespace/name`) if it has no node in the API server. Visits all such pods.
+    pub fn pod_without_node(&self, name: &str) -> Option<Arc<PodInfo>> {
+        self.pods.without_node().find(|pod| pod.full_name() == name).cloned()
     }
 
     pub(crate) fn known(&self) -> &Pods {

@@ -46,7 +46,9 @@ use results::{RecordedAttempt, RecordedEffect};
 
 pub use comparison::{Comparison, Moved, OtherVictims};
 pub use encoder::{Encoder, Lines};
-pub use replayer::{Configure, Mode, Progress, ReplayError, ReplaySummary, Replayer, replay, replay_through};
+pub use replayer::{
+    Configure, Mode, Placement, Progress, ReplayError, ReplaySummary, Replayer, replay, replay_through,
+};
 
 /// A part of a recording: the engine's settings, a call, or results.
 pub struct Entry(Line);

@@ -10,24 +10,33 @@
 mod comparison;
 mod hindsight;
 mod judge;
+mod preemptions;
 
 use std::sync::Arc;
 
 use harbormaster_api::{Pod, Str, Timestamp, pod::PodCondition, requests::StatusRule};
 use harbormaster_framework::{
-    attempt::{Attempt, AttemptError},
+    attempt::{Attempt, AttemptError, Decision},
+    extender::Extenders,
     pod::PodInfo,
     resource::CustomChange,
 };
 use rustc_hash::FxHashMap;
 
 pub use comparison::{Comparison, Finding, Gap, Kind};
+pub use preemptions::{Accord, Plan, Preemption};
 
 use crate::{
-    EngineConfig, Input, Note, cache::Cache, nominator::Nominator, pods::Pods, shadow::hindsight::Change,
+    EngineConfig, Input, Note,
+    cache::Cache,
+    nominator::{NewNomination, Nominator},
+    pods::Pods,
+    post_filter::{TableWhatIf, post_filter},
+    shadow::hindsight::Change,
 };
 use hindsight::{Appearance, Doubt, Hindsight, Turn};
 use judge::Judge;
+use preemptions::Preemptions;
 
 /// Reads the time.
 pub type Clock<'a> = &'a mut dyn FnMut() -> Timestamp;
@@ -43,13 +52,19 @@ pub struct Shadow {
     /// Pods without a node.
     appeared: FxHashMap<Str, Appearance>,
     hindsight: Hindsight,
+    preemptions: Preemptions,
+    /// In parity: the finding of a repeated decision in which both nodes had the same score.
+    tie: Option<Finding>,
     /// True if decisions are compared.
     compares: bool,
     comparisons: Vec<Comparison>,
+    /// Results of the comparison of preemptions.
+    preempted: Vec<Preemption>,
 }
 
 impl Shadow {
-    /// Creates a shadow without nodes or pods. Its extenders are not called.
+    /// Creates a shadow without nodes or pods. Its extenders are not called. With `parity`, another node with the same score
+    /// is explained by a race if possible, too.
     pub fn new(config: &EngineConfig) -> Self {
         let mut cache = Cache::new(StatusRule::of(config.release()));
         cache.prepare_for(&config.profiles);
@@ -57,11 +72,14 @@ impl Shadow {
             pods: Pods::default(),
             cache,
             nominator: Nominator::default(),
-            judge: Judge::new(&config.profiles),
+            judge: Judge::new(config),
             appeared: FxHashMap::default(),
             hindsight: Hindsight::default(),
+            preemptions: Preemptions::default(),
+            tie: None,
             compares: false,
             comparisons: Vec::new(),
+            preempted: Vec::new(),
         }
     }
 
@@ -103,22 +121,29 @@ impl Shadow {
     /// Handles the passing of time. Call this at [`Self::next_wakeup`].
     pub fn tick(&mut self, now: Timestamp) {
         self.comparisons.extend(self.hindsight.take_expired(now));
+        self.preempted.extend(self.preemptions.take_expired(now));
     }
 
     /// Returns the time at which [`Self::tick`] must be called next if no input arrives.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.hindsight.next_expiry()
+        self.hindsight.next_expiry().into_iter().chain(self.preemptions.next_expiry()).min()
     }
 
     /// Stops to compare. Differences that are still in doubt count.
     pub fn end(&mut self) {
         self.compares = false;
         self.comparisons.extend(self.hindsight.take_all());
+        self.preempted.extend(self.preemptions.take_all());
     }
 
     /// Takes the comparisons since the last call.
     pub fn take_comparisons(&mut self) -> Vec<Comparison> {
         std::mem::take(&mut self.comparisons)
+    }
+
+    /// Takes the compared preemptions since the last call.
+    pub fn take_preemptions(&mut self) -> Vec<Preemption> {
+        std::mem::take(&mut self.preempted)
     }
 
     /// Takes the failures of plugins since the last call.
@@ -159,16 +184,24 @@ impl Shadow {
         }
         match (old, new.node_name.clone()) {
             (Some(old), Some(node)) if old.node_name.is_none() => self.bound(&old, new, &node, clock),
-            (Some(_), Some(node)) => self.cache.set_pod(new, &node),
+            (Some(old), Some(node)) => self.changed_on_node(old, new, &node, clock),
             (None, Some(node)) => self.join(new, &node, clock),
             (None, None) => self.appears(&new, clock),
             (Some(old), None) => self.still_waits(&old, &new, clock),
         }
     }
 
+    fn changed_on_node(&mut self, old: Arc<PodInfo>, new: Arc<PodInfo>, node: &Str, clock: Clock<'_>) {
+        if self.compares && is_preempted(&new) && !is_preempted(&old) {
+            self.preemptions.evicted(old, node, clock());
+        }
+        self.cache.set_pod(new, node);
+    }
+
     /// Handles a pod that did not have a node before.
     fn bound(&mut self, old: &Arc<PodInfo>, new: Arc<PodInfo>, node: &Str, clock: Clock<'_>) {
         self.comparisons.extend(self.hindsight.waits_no_more(&new.uid));
+        self.preempted.extend(self.preemptions.close(&new.uid));
         self.compare(old.clone(), Some(node), clock);
         self.join(new, node, clock);
     }
@@ -198,11 +231,70 @@ impl Shadow {
     }
 
     fn still_waits(&mut self, old: &Arc<PodInfo>, new: &Arc<PodInfo>, clock: Clock<'_>) {
-        self.nominator.follow(old, new);
         let words = |pod| unschedulable(pod).map(|condition: &PodCondition| &condition.message);
-        if words(new).is_some() && words(new) != words(old) {
-            self.compare(new.clone(), None, clock);
+        let nominated = |pod: &Arc<PodInfo>| pod.status.nominated_node_name.clone();
+        let has_new_words = words(new) != words(old);
+        let is_nominated = nominated(new).is_some() && nominated(new) != nominated(old);
+        if self.compares && words(new).is_some() && (has_new_words || is_nominated) {
+            self.left_waiting(old, new, has_new_words, clock);
         }
+        self.nominator.follow(old, new);
+    }
+
+    /// Handles an attempt of the other scheduler that found no node. Pods that it may have evicted for this one are back
+    /// on their nodes while the shadow decides. Without `has_new_words`, only preemptions are compared.
+    fn left_waiting(
+        &mut self,
+        old: &Arc<PodInfo>,
+        new: &Arc<PodInfo>,
+        has_new_words: bool,
+        clock: Clock<'_>,
+    ) {
+        let now = clock();
+        let evicted = self.preemptions.unclaimed(now);
+        evicted.iter().for_each(|(pod, node)| self.cache.set_pod(pod.clone(), node));
+        if has_new_words {
+            self.compare(old.clone(), None, clock);
+        }
+        let ours = self.plan(old, now);
+        for (pod, _) in evicted {
+            let latest = self.pods.get(&pod.uid).and_then(|pod| Some((pod.clone(), pod.node_name.clone()?)));
+            match latest {
+                Some((latest, node)) => self.cache.set_pod(latest, &node),
+                None => self.cache.remove(&pod.uid),
+            }
+        }
+        self.preempted.extend(self.preemptions.decided(old, new, ours, now));
+    }
+
+    /// Returns the pods that the shadow would evict for a pod, with their node. Members of groups evict pods only
+    /// together, which is not compared.
+    fn plan(&mut self, pod: &Arc<PodInfo>, now: Timestamp) -> Option<Plan> {
+        let profile = self.judge.profile_of(pod).filter(|_| pod.group().is_none())?;
+        let rotation = self.judge.rotation();
+        let found = self.decide(profile, pod, now);
+        self.judge.turn_back(rotation);
+        let mut attempt =
+            found.ok().filter(|found| matches!(found.decision(), Decision::Unschedulable(_)))?;
+        let diagnosis = attempt.take_diagnosis();
+        let mut what_if = TableWhatIf {
+            cluster: &mut self.cache.cluster,
+            groups: &self.cache.groups,
+            nominated: self.nominator.of(&self.pods),
+            attempt: &attempt,
+            pod,
+            offset: 0,
+            stops_early: self.judge.is_in_parity(),
+            extenders: &Extenders::default(),
+        };
+        // A plugin that fails evicts nothing; the attempt itself has told of the failure.
+        let result = post_filter(self.judge.profile(profile), &attempt, diagnosis, pod, &mut what_if).ok()?;
+        let NewNomination::Set(node) = result.nomination else { return None };
+        // Nobody sees whether the other scheduler counts on pods that leave anyway.
+        let evicted = result.victims.pods.iter().filter(|victim| !victim.is_terminating());
+        let mut victims: Vec<String> = evicted.map(|victim| victim.full_name()).collect();
+        victims.sort();
+        Some(Plan { node, victims })
     }
 
     fn pod_gone(&mut self, uid: &Str, clock: Clock<'_>) {
@@ -217,6 +309,7 @@ impl Shadow {
             self.changed(Change::Left(old, node), clock);
         } else {
             self.comparisons.extend(self.hindsight.waits_no_more(uid));
+            self.preempted.extend(self.preemptions.close(uid));
         }
     }
 
@@ -241,12 +334,14 @@ impl Shadow {
         let (name, theirs) = (pod.full_name(), theirs.cloned());
         let mut compared =
             Comparison { pod: name, scheduler, theirs, finding, has_raced: false, waited, took };
-        if !compared.finding.is_difference() {
+        if !self.judge.objects_to(&compared.finding) {
             self.comparisons.push(compared);
         } else if self.agreed_earlier(&pod, turn, compared.theirs.as_ref(), begun) {
             compared.has_raced = true;
             self.comparisons.push(compared);
+            self.tie = None;
         } else {
+            compared.finding = self.tie.take().unwrap_or(compared.finding);
             let seen = (begun, self.hindsight.appearances());
             self.comparisons.extend(self.hindsight.doubt(Doubt::new(pod, turn, compared, seen)));
         }
@@ -304,6 +399,9 @@ impl Shadow {
         self.tick(now);
         for mut doubt in self.hindsight.take_doubts() {
             let agrees = self.agrees_now(&mut doubt, change, now);
+            if let Some(tie) = self.tie.take() {
+                doubt.ends_in(tie);
+            }
             self.comparisons.extend(self.hindsight.reconsidered(doubt, agrees));
         }
     }
@@ -331,9 +429,15 @@ impl Shadow {
     /// Returns true if both schedulers decide alike about a pod that is on no node.
     fn agree(&mut self, pod: &Arc<PodInfo>, theirs: Option<&Str>, now: Timestamp) -> bool {
         let Some(profile) = self.judge.profile_of(pod) else { return false };
+        let rotation = self.judge.rotation();
         let found = self.decide(profile, pod, now);
+        self.judge.turn_back(rotation);
         let finding = self.judge.weigh(&mut self.cache.cluster, profile, pod, found, theirs);
-        !finding.is_difference()
+        let agrees = !self.judge.objects_to(&finding);
+        if let (false, Finding::Equal { .. }) = (agrees, &finding) {
+            self.tie = Some(finding);
+        }
+        agrees
     }
 
     /// Finds a node for a pod on the cluster as it is.
@@ -349,6 +453,16 @@ impl Shadow {
         let nominated = self.nominator.of(&self.pods).rows_for(pod, &self.cache.cluster);
         self.judge.find(&mut self.cache.cluster, profile, pod, &nominated)
     }
+}
+
+/// Returns true if a scheduler has evicted the pod to make room for another one.
+fn is_preempted(pod: &PodInfo) -> bool {
+    let mut conditions = pod.status.conditions.iter();
+    conditions.any(|condition| {
+        condition.type_ == "DisruptionTarget"
+            && condition.status == "True"
+            && condition.reason == "PreemptionByScheduler"
+    })
 }
 
 /// Returns the condition with which the other scheduler has left a pod without a node.

@@ -75,6 +75,6 @@ pub use metrics::Metrics;
 pub use recording::RecordingConfig;
 pub use reload::Reload;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};
-pub use shadow::{ShadowConfig, shadow};
+pub use shadow::{Compared, ShadowConfig, shadow};
 pub use sources::fetch_unless_stored;
 pub use traces::Traces;

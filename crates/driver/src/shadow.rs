@@ -5,7 +5,10 @@
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use harbormaster_api::{Str, Timestamp};
-use harbormaster_core::{EngineConfig, Shadow, shadow::Comparison};
+use harbormaster_core::{
+    EngineConfig, Shadow,
+    shadow::{Comparison, Preemption},
+};
 use harbormaster_framework::fetch::Web;
 use tokio::{
     sync::mpsc::unbounded_channel,
@@ -42,8 +45,17 @@ pub struct ShadowConfig {
     pub health: Health,
 }
 
+/// Result of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// Decisions about a pod.
+    Decision(Comparison),
+    /// Evictions for a pod.
+    Preemption(Preemption),
+}
+
 /// Compares the decisions of the cluster's scheduler with those of an engine with the configuration `engine`, until
-/// `shutdown` resolves. Calls `tell` with every comparison. Writes nothing to the cluster, and calls no extenders.
+/// `shutdown` resolves. Calls `tell` with every result. Writes nothing to the cluster, and calls no extenders.
 ///
 /// # Errors
 /// If something in this process fails. An unreachable API server is not an error.
@@ -51,7 +63,7 @@ pub async fn shadow(
     reader: &Reader,
     config: ShadowConfig,
     engine: EngineConfig,
-    tell: impl FnMut(Comparison),
+    tell: impl FnMut(Compared),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), DriverError> {
     let reader = reader.observed(config.metrics.numbers());
@@ -98,7 +110,7 @@ struct ShadowHost<T> {
     cleaned: Instant,
 }
 
-impl<T: FnMut(Comparison)> ShadowHost<T> {
+impl<T: FnMut(Compared)> ShadowHost<T> {
     fn new(shadow: Shadow, unsynced: usize, config: ShadowConfig, tell: T) -> Self {
         let ShadowConfig { metrics, health } = config;
         Self { shadow, clock: Clock::default(), unsynced, metrics, health, tell, cleaned: Instant::now() }
@@ -148,7 +160,10 @@ impl<T: FnMut(Comparison)> ShadowHost<T> {
         self.shadow.take_notes().iter().for_each(notes::log);
         for comparison in self.shadow.take_comparisons() {
             self.metrics.numbers().shadowed(comparison.kind().name());
-            (self.tell)(comparison);
+            (self.tell)(Compared::Decision(comparison));
+        }
+        for preemption in self.shadow.take_preemptions() {
+            (self.tell)(Compared::Preemption(preemption));
         }
     }
 

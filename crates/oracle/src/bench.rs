@@ -5,6 +5,7 @@
 //! ratios on the same machine are meaningful, because etcd and kube-apiserver share its processors, and some machines
 //! are several times as fast as others.
 
+mod beside;
 mod chart;
 mod churn;
 mod creation;
@@ -25,6 +26,7 @@ use anyhow::{Context, Result, bail};
 use harbormaster_api::Release;
 use serde_json::{Value, json};
 
+pub use beside::{ShadowCost, ShadowOptions, beside};
 pub use flame::{FlameError, Profile};
 pub use latency::Latency;
 pub use measurement::{Lists, Measurement};

@@ -9,6 +9,7 @@ pub(crate) mod outage;
 pub(crate) mod preemptions;
 pub(crate) mod remedies;
 pub(crate) mod replicas;
+pub(crate) mod shadow;
 pub(crate) mod soak;
 pub(crate) mod verdicts;
 

@@ -66,6 +66,7 @@ mod report;
 mod resource_claims;
 mod script;
 mod settle;
+mod shadow;
 mod shrink;
 mod storage;
 
@@ -77,6 +78,7 @@ pub use plan::{Options, Size};
 pub use player::{Run, Stage};
 pub use report::{Finding, Report};
 pub use script::{Script, Step};
+pub use shadow::{ShadowReport, shadow};
 pub use shrink::shrink;
 
 use crate::scheduler::Contender;

@@ -10,7 +10,8 @@
 //! - [`preemptions`] compares the victims of preemption in clusters of hundreds of full nodes.
 //! - [`remedies`] checks that the changes that `harbormaster why` proposes place the pod.
 //! - [`cel`] compares the values, errors and costs of random CEL expressions.
-//! - [`decisions`] compares how two schedulers handle the same cluster changes on a real API server.
+//! - [`decisions`] compares how two schedulers handle the same cluster changes on a real API server, and a shadow with
+//!   the scheduler beside which it runs.
 //! - [`mod@bench`] compares the cost of two schedulers.
 //! - [`family`] compares the plugins in `contrib/` with those of kubernetes-sigs/scheduler-plugins.
 //!

@@ -36,6 +36,8 @@ enum Command {
     Soak(commands::soak::Arguments),
     /// Checks the guarantees of three replicas while leaders are killed and the API server is down.
     Replicas(commands::replicas::Arguments),
+    /// Measures a shadow beside kube-scheduler in a large cluster.
+    Shadow(commands::shadow::Arguments),
     /// Measures how soon pods are bound after an outage of the API server.
     Outage(commands::outage::Arguments),
 }
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => arguments.run(),
         Command::Soak(arguments) => arguments.run(),
         Command::Replicas(arguments) => arguments.run(),
+        Command::Shadow(arguments) => arguments.run(),
         Command::Outage(arguments) => arguments.run(),
     };
     match result {

@@ -95,25 +95,42 @@ pub struct Activity {
 impl Scheduler {
     /// Starts `contender` for the release of `cluster` and, if it serves metrics, waits until it is ready.
     pub fn start(contender: &Contender, cluster: &Endpoint, options: &StartOptions) -> Result<Self> {
-        let mut scheduler = match contender {
+        let scheduler = match contender {
             Contender::KubeScheduler => start_kube_scheduler(cluster, options)?,
             Contender::SchedulerPlugins(binary) => start_scheduler_plugins(binary, cluster, options)?,
             Contender::Harbormaster(binary) | Contender::Baseline(binary) => {
-                start_harbormaster(binary, cluster, options)?
+                start_harbormaster(binary, cluster, options, "run", &[])?
             }
         };
+        scheduler.ready(contender.name())
+    }
+
+    /// Starts Harbormaster's shadow of the cluster's scheduler with `more` flags, and waits until it compares decisions.
+    pub fn start_shadow(
+        binary: &Path,
+        cluster: &Endpoint,
+        options: &StartOptions,
+        more: &[String],
+    ) -> Result<Self> {
+        let flags: Vec<String> = more.iter().cloned().chain(["--every=0".to_owned()]).collect();
+        let options = StartOptions { metrics: true, ..options.clone() };
+        start_harbormaster(binary, cluster, &options, "shadow", &flags)?.ready("the shadow")
+    }
+
+    /// Waits until the scheduler is ready, if it serves metrics.
+    fn ready(mut self, name: &str) -> Result<Self> {
         let deadline = Instant::now() + START;
-        while let Some(client) = &scheduler.metrics {
+        while let Some(client) = &self.metrics {
             if client.get_text("/readyz").is_ok() {
                 break;
             }
-            scheduler.check()?;
+            self.check()?;
             if Instant::now() > deadline {
-                bail!("{} is not ready after {START:?}", contender.name());
+                bail!("{name} is not ready after {START:?}");
             }
             sleep(POLL);
         }
-        Ok(scheduler)
+        Ok(self)
     }
 
     /// Returns the process ID.
@@ -271,15 +288,22 @@ pub(crate) fn emulating(release: Release) -> String {
     format!("--emulated-version={release}")
 }
 
-fn start_harbormaster(binary: &Path, cluster: &Endpoint, options: &StartOptions) -> Result<Scheduler> {
+fn start_harbormaster(
+    binary: &Path,
+    cluster: &Endpoint,
+    options: &StartOptions,
+    subcommand: &str,
+    more: &[String],
+) -> Result<Scheduler> {
     let config = cluster.write_scheduler_config(&options.config)?;
     let mut command = Command::new(binary);
     command
-        .arg("run")
+        .arg(subcommand)
         .arg(format!("--config={}", config.display()))
         .arg(emulating(cluster.release()))
         .arg(leader_election(options))
-        .arg(longest_wait(options));
+        .arg(longest_wait(options))
+        .args(more);
     let mut metrics = None;
     if options.metrics {
         let (port, client) = metrics_port()?;

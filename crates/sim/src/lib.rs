@@ -32,7 +32,8 @@ pub use report::{PodReport, Report};
 pub use simulate::{explain_simulated, simulate};
 pub use usage::{NodeUsage, Usage, UsageBefore};
 pub use why::{
-    Change, Contrast, RankedNode, Remedy, Standing, Victims, Waker, Why, why, why_independent, why_placed,
+    Change, Contrast, RankedNode, Remedy, Standing, Victims, Waker, Why, why, why_decided, why_independent,
+    why_placed,
 };
 
 use harbormaster_config::ConfigErrors;

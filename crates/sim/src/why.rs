@@ -23,9 +23,11 @@ mod trials;
 mod wakers;
 mod workload;
 
+use std::sync::Arc;
+
 use harbormaster_api::Pod;
-use harbormaster_core::EngineConfig;
-use harbormaster_framework::attempt::AttemptError;
+use harbormaster_core::{EngineConfig, cache::Cache};
+use harbormaster_framework::{attempt::AttemptError, pod::PodInfo};
 use serde::Serialize;
 
 pub use change::{Change, Move, Place};
@@ -146,6 +148,16 @@ pub fn why_placed(config: &EngineConfig, mut cluster: Inventory, name: &str) -> 
     let mut answer = Why::new(told, judge.explain(&info));
     answer.compare();
     Some(answer)
+}
+
+/// Explains why a pod got `node` on the cluster in an engine's cache, which is as it was before that decision. The profiles
+/// of `config` must be those of the engine.
+pub fn why_decided(config: &EngineConfig, cache: Cache, pod: &Arc<PodInfo>, node: &str) -> Why {
+    let mut told = PodReport::of(pod);
+    (told.node, told.attempts) = (Some(node.to_owned()), 1);
+    let mut answer = Why::new(told, Judge::over(config, cache).explain(pod));
+    answer.compare();
+    answer
 }
 
 /// Explains the pending pod `name` (`namespace/name`) on the cluster as it is, without the other pending pods. Returns

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, io::BufRead, sync::Arc};
 
-use harbormaster_api::{PodSpec, Timestamp};
+use harbormaster_api::{PodSpec, Str, Timestamp};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     effect::{Effect, EvictTask},
     engine::{Engine, EngineConfig},
+    outcome::{Attempted, Outcome},
 };
 
 /// Summary of a replay.
@@ -72,6 +73,17 @@ fn place(at: Timestamp, pod: Option<&str>) -> String {
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
+/// A decision that placed a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Name of the node.
+    pub node: Str,
+    /// Time of the attempt.
+    pub at: Timestamp,
+    /// Number of lines that were played before the attempt.
+    pub lines: usize,
+}
+
 /// Kind of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -120,6 +132,11 @@ pub struct Replayer<'a> {
     questions: Questions,
     comparer: Comparer,
     summary: ReplaySummary,
+    /// Number of lines after which the replay is over.
+    end: Option<usize>,
+    /// The pod (`namespace/name`) whose placement is of interest, and its last placement.
+    followed: Option<String>,
+    placement: Option<Placement>,
 }
 
 impl<'a> Replayer<'a> {
@@ -140,12 +157,35 @@ impl<'a> Replayer<'a> {
             questions: Questions::default(),
             comparer: Comparer::default(),
             summary: ReplaySummary::default(),
+            end: None,
+            followed: None,
+            placement: None,
         }
+    }
+
+    /// Notes the placements of the pod `name` (`namespace/name`).
+    pub fn follow(&mut self, name: String) {
+        self.followed = Some(name);
+    }
+
+    /// Returns the last decision that placed the pod that is followed.
+    pub fn placement(&self) -> Option<&Placement> {
+        self.placement.as_ref()
+    }
+
+    /// Ends the replay after this number of lines.
+    pub fn end_after(&mut self, lines: usize) {
+        self.end = Some(lines);
     }
 
     /// The engine in its state after the last line; `None` before the first line.
     pub fn engine(&self) -> Option<&Engine> {
         self.engine.as_ref()
+    }
+
+    /// Returns the engine by value; `None` before the first line.
+    pub fn into_engine(self) -> Option<Engine> {
+        self.engine
     }
 
     /// Time of the last call.
@@ -175,6 +215,9 @@ impl<'a> Replayer<'a> {
     /// # Errors
     /// If the line cannot be replayed or has a different result.
     pub fn play(&mut self, text: &str) -> Result<Progress, ReplayError> {
+        if self.end == Some(self.summary.lines) {
+            return Ok(Progress::Over);
+        }
         self.line += 1;
         if self.line == 1 {
             self.check_format(text)?;
@@ -344,6 +387,7 @@ impl<'a> Replayer<'a> {
             times.get(reads - 1).or(times.last()).copied().unwrap_or_default()
         });
         self.summary.attempts += usize::from(attempted.is_some());
+        attempted.iter().for_each(|attempted| self.note_placement(attempted));
         let now = Told::Here(RecordedAttempt::of(attempted.as_ref())).value();
         self.expect_equal(recorded, now)?;
         self.expect_equal(times.len().into(), reads.into())?;
@@ -355,18 +399,28 @@ impl<'a> Replayer<'a> {
         let first = recorded.get(0).unwrap_or(recorded);
         let wanted = first["pod"].as_str();
         let now = times.last().copied().unwrap_or(self.now);
-        let mut attempts = 0;
-        let engine = self.live()?;
-        while let Some(attempted) = engine.schedule_one(now) {
-            attempts += 1;
+        while let Some(attempted) = self.live()?.schedule_one(now) {
+            self.summary.attempts += 1;
+            self.note_placement(&attempted);
             let is_wanted = attempted.all().any(|(pod, _)| wanted == Some(pod.uid.as_str()));
-            if is_wanted || !engine.has_due_work() {
+            if is_wanted || !self.live()?.has_due_work() {
                 break;
             }
         }
-        self.summary.attempts += attempts;
         self.extenders.clear();
         Ok(())
+    }
+
+    fn note_placement(&mut self, attempted: &Attempted) {
+        let Some(name) = &self.followed else { return };
+        for (pod, outcome) in attempted.all() {
+            if let Outcome::Assumed { node, .. } = outcome
+                && pod.full_name() == *name
+            {
+                let (node, lines) = (node.clone(), self.summary.lines - 1);
+                self.placement = Some(Placement { node, at: self.now, lines });
+            }
+        }
     }
 
     /// Compares recorded effects with those of this engine.

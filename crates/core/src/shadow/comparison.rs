@@ -30,6 +30,7 @@ impl Comparison {
     pub fn kind(&self) -> Kind {
         match &self.finding {
             Finding::Same => Kind::Same,
+            Finding::Equal { .. } if self.has_raced => Kind::Raced,
             Finding::Equal { .. } => Kind::Equal,
             Finding::BothWait => Kind::BothWait,
             Finding::Failed { .. } => Kind::Failed,

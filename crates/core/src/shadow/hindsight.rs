@@ -19,11 +19,11 @@ use std::{cmp::Reverse, collections::VecDeque, sync::Arc, time::Duration};
 use harbormaster_api::{Str, Timestamp};
 use harbormaster_framework::pod::PodInfo;
 
-use super::Comparison;
+use super::{Comparison, Finding};
 use crate::{cache::Cache, pods::Pods};
 
 /// Time within which changes may explain a difference.
-const WINDOW: Duration = Duration::from_secs(5);
+pub(super) const WINDOW: Duration = Duration::from_secs(5);
 /// Maximum number of changes before a decision, and after it, that are considered one after the other.
 const CHANGES: usize = 8;
 /// Maximum number of changes that are considered because of the order of the queue.
@@ -135,6 +135,11 @@ impl Doubt {
     pub(super) fn comes_after(&self, change: Option<&Change>) -> bool {
         let other = change.and_then(Change::turn);
         other.zip(self.turn).is_some_and(|(other, own)| other < own)
+    }
+
+    /// Changes what is told of the difference if no change explains it.
+    pub(super) fn ends_in(&mut self, finding: Finding) {
+        self.comparison.finding = finding;
     }
 
     /// Counts a change that may explain the difference.

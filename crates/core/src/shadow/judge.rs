@@ -13,16 +13,46 @@ use harbormaster_framework::{
 };
 
 use super::Finding;
+use crate::EngineConfig;
 
 /// Decides about single pods with the plugins of the profiles.
 pub(super) struct Judge {
     runners: Vec<Runner>,
+    window: Window,
+    tie: Tie,
     rotation: Rotation,
 }
 
 impl Judge {
-    pub(super) fn new(profiles: &[Arc<Profile>]) -> Self {
-        Self { runners: profiles.iter().cloned().map(Runner::new).collect(), rotation: Rotation::default() }
+    /// Unless decisions must be those of kube-scheduler, the judge scores all nodes.
+    pub(super) fn new(config: &EngineConfig) -> Self {
+        let (window, tie) = if config.parity { config.search() } else { (Window::All, Tie::Rotate) };
+        let runners = config.profiles.iter().cloned().map(Runner::new).collect();
+        Self { runners, window, tie, rotation: Rotation::default() }
+    }
+
+    /// Returns true if decisions must be those of kube-scheduler, also among equally good nodes.
+    pub(super) fn is_in_parity(&self) -> bool {
+        self.tie == Tie::FirstOnHeap
+    }
+
+    /// Returns true if the finding is a difference.
+    pub(super) fn objects_to(&self, finding: &Finding) -> bool {
+        finding.is_difference() || self.is_in_parity() && matches!(finding, Finding::Equal { .. })
+    }
+
+    pub(super) fn profile(&self, profile: usize) -> &Arc<Profile> {
+        self.runners[profile].profile()
+    }
+
+    /// Returns where the next search starts.
+    pub(super) fn rotation(&self) -> Rotation {
+        self.rotation
+    }
+
+    /// Lets the next search start at `rotation`, so that searches in between do not count.
+    pub(super) fn turn_back(&mut self, rotation: Rotation) {
+        self.rotation = rotation;
     }
 
     /// Returns the profile that the pod names, if there is one.
@@ -34,7 +64,7 @@ impl Judge {
         self.runners.iter_mut().for_each(Runner::forget_unused);
     }
 
-    /// Finds the best of all nodes.
+    /// Finds the best node.
     pub(super) fn find(
         &mut self,
         cluster: &mut Cluster,
@@ -43,8 +73,8 @@ impl Judge {
         nominated: &[NominatedRow],
     ) -> Result<Attempt, AttemptError> {
         let search = Search {
-            window: Window::All,
-            tie: Tie::Rotate,
+            window: self.window,
+            tie: self.tie,
             rotation: &mut self.rotation,
             nominated,
             preferred: pod.status.nominated_node_name.as_slice(),

@@ -5,11 +5,11 @@ use std::time::Duration;
 use harbormaster_api::{Pod, Timestamp, pod::PodCondition};
 use harbormaster_core::{
     EngineConfig, Input, Shadow,
-    shadow::{Comparison, Finding, Kind},
+    shadow::{Accord, Comparison, Finding, Kind},
 };
 use harbormaster_testkit::{PodBuilder, node, pod};
 
-use crate::world::profile;
+use crate::world::profile_with;
 
 /// A shadow of a cluster, with a clock.
 struct Scene {
@@ -20,7 +20,12 @@ struct Scene {
 impl Scene {
     /// Returns a cluster with two empty nodes, one that is half used, and one that pods must tolerate.
     fn new() -> Self {
-        let config = EngineConfig::new(vec![profile()]);
+        Self::with(false)
+    }
+
+    fn with(parity: bool) -> Self {
+        let profile = profile_with(|_| vec![("PostFilter", "DefaultPreemption")]);
+        let config = EngineConfig { parity, ..EngineConfig::new(vec![profile]) };
         let mut scene = Self { shadow: Shadow::new(&config), now: Timestamp::from_secs(1_000_000_000) };
         for name in ["a", "b", "half"] {
             scene.input(Input::Node(node(name).allocatable("4", "8Gi", 110).build()));
@@ -60,14 +65,23 @@ impl Scene {
     fn leaves(&mut self, pod: PodBuilder, message: &str) {
         let mut pod = pod.build();
         self.input(Input::Pod(pod.clone()));
-        pod.status.conditions = vec![PodCondition {
-            type_: "PodScheduled".into(),
-            status: "False".into(),
-            reason: "Unschedulable".into(),
-            message: message.into(),
-            ..PodCondition::default()
-        }];
+        pod.status.conditions = vec![condition("PodScheduled", "False", "Unschedulable", message)];
         self.input(Input::Pod(pod));
+    }
+
+    /// The other scheduler finds no node for a pod that has appeared, and nominates it to a node.
+    fn nominates(&mut self, mut pod: Pod, node: Option<&str>) {
+        pod.status.conditions = vec![condition("PodScheduled", "False", "Unschedulable", "none is free")];
+        pod.status.nominated_node_name = node.map(Into::into);
+        self.input(Input::Pod(pod));
+    }
+
+    /// The other scheduler evicts a pod, which leaves its node at once.
+    fn evicts(&mut self, pod: PodBuilder) {
+        let mut pod = pod.build();
+        pod.status.conditions = vec![condition("DisruptionTarget", "True", "PreemptionByScheduler", "")];
+        self.input(Input::Pod(pod.clone()));
+        self.input(Input::PodGone(pod.uid));
     }
 
     fn pass(&mut self, time: Duration) {
@@ -86,6 +100,16 @@ impl Scene {
         let mut compared = self.shadow.take_comparisons();
         assert_eq!(compared.len(), 1, "{compared:?}");
         compared.remove(0)
+    }
+}
+
+fn condition(type_: &str, status: &str, reason: &str, message: &str) -> PodCondition {
+    PodCondition {
+        type_: type_.into(),
+        status: status.into(),
+        reason: reason.into(),
+        message: message.into(),
+        ..PodCondition::default()
     }
 }
 
@@ -299,4 +323,89 @@ fn differences_in_doubt_count_at_the_end() {
     scene.shadow.end();
     assert_eq!(scene.results(), [("default/p".to_owned(), Kind::Rejected)]);
     assert_eq!(scene.shadow.next_wakeup(), None);
+}
+
+#[test]
+fn in_parity_another_node_with_the_same_score_may_be_a_race() {
+    let kinds = ["a", "b"].map(|node| {
+        let mut scene = Scene::with(true);
+        let now = scene.now;
+        scene.shadow.begin(&mut || now);
+        scene.binds(small("p"), node);
+        assert_eq!(scene.shadow.next_wakeup().is_some(), node == "b", "{node}");
+        scene.only().kind()
+    });
+    assert_eq!(kinds, [Kind::Same, Kind::Equal]);
+    let mut scene = Scene::with(true);
+    let now = scene.now;
+    scene.shadow.begin(&mut || now);
+    let pods = ["first", "second"].map(|name| small(name).build());
+    pods.iter().for_each(|pod| scene.input(Input::Pod(pod.clone())));
+    let [first, second] = pods;
+    scene.bound(second, "b");
+    scene.bound(first, "a");
+    scene.pass(Duration::from_secs(10));
+    let mut results = scene.results();
+    results.sort();
+    let expected = [("default/first", Kind::Same), ("default/second", Kind::Raced)];
+    assert_eq!(results, expected.map(|(pod, kind)| (pod.to_owned(), kind)));
+}
+
+#[test]
+fn evictions_are_compared_in_whatever_order_they_arrive() {
+    let low = || pod("low").priority(-10).cpu("3").on("a");
+    let high = || pod("high").priority(5).cpu("3").on("b");
+    for (theirs, victims, cpu, expected) in [
+        (Some("a"), vec![low()], "3", Some(Accord::Equal)),
+        (Some("b"), vec![high()], "3", Some(Accord::OtherNode)),
+        (Some("a"), vec![low(), pod("more").priority(-20).on("a")], "3", Some(Accord::OtherVictims)),
+        (Some("a"), vec![], "3", Some(Accord::OtherVictims)),
+        (None, vec![], "3", Some(Accord::OnlyOurs)),
+        (Some("a"), vec![low()], "5", Some(Accord::OnlyTheirs)),
+        (None, vec![], "5", None),
+    ] {
+        for nominated_first in [true, false] {
+            let mut scene = Scene::begun();
+            scene.input(Input::Pod(pod("more").priority(-20).on("a").build()));
+            scene.input(Input::Pod(low().build()));
+            scene.input(Input::Pod(high().build()));
+            let urgent = pod("urgent").priority(100).cpu(cpu).build();
+            scene.input(Input::Pod(urgent.clone()));
+            if nominated_first {
+                scene.nominates(urgent.clone(), theirs);
+            }
+            victims.iter().for_each(|victim| scene.evicts(victim.clone()));
+            if !nominated_first {
+                scene.nominates(urgent, theirs);
+            }
+            assert_eq!(scene.shadow.take_preemptions(), [], "victims may still arrive");
+            scene.pass(Duration::from_secs(10));
+            let found = scene.shadow.take_preemptions();
+            let accords: Vec<Accord> = found.iter().map(|one| one.accord()).collect();
+            assert_eq!(accords, Vec::from_iter(expected), "{found:?}, nominated first: {nominated_first}");
+            // The pods of the cluster are as they were.
+            assert_eq!(scene.results(), [("default/urgent".to_owned(), Kind::BothWait)], "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn the_comparison_of_evictions_ends_when_the_pod_gets_its_node() {
+    let mut scene = Scene::begun();
+    for node in ["b", "half"] {
+        scene.input(Input::Pod(pod(&format!("full-{node}")).priority(200).cpu("2").on(node).build()));
+    }
+    let low = || pod("low").priority(-10).cpu("3").on("a");
+    scene.input(Input::Pod(low().build()));
+    let urgent = pod("urgent").priority(100).cpu("3").build();
+    scene.input(Input::Pod(urgent.clone()));
+    scene.nominates(urgent.clone(), Some("a"));
+    scene.evicts(low());
+    scene.bound(urgent, "a");
+    let found = scene.shadow.take_preemptions();
+    assert_eq!(found.iter().map(|one| one.accord()).collect::<Vec<_>>(), [Accord::Equal], "{found:?}");
+    let plan = found[0].ours.as_ref().expect("a plan");
+    assert_eq!((plan.node.as_str(), &*plan.victims), ("a", &["default/low".to_owned()][..]));
+    let kinds: Vec<Kind> = scene.results().into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(kinds, [Kind::BothWait, Kind::Same]);
 }

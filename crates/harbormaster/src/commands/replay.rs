@@ -1,14 +1,19 @@
 //! The `replay` command.
 
-use std::path::PathBuf;
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Command};
 use harbormaster_api::Timestamp;
 use harbormaster_core::{
-    PodState,
-    recording::{Comparison, Mode, Moved, Progress, ReplaySummary, Replayer},
+    EngineConfig, PodState,
+    recording::{Comparison, Mode, Moved, Placement, Progress, ReplaySummary, Replayer},
 };
 use harbormaster_driver::recording::files::{self as recordings, Lines, Run};
+use harbormaster_framework::extender::Extenders;
+use harbormaster_sim::{Why, why_decided};
 use harbormaster_yaml::Source;
 use serde::Serialize;
 
@@ -17,7 +22,7 @@ use super::{
     layout::{Style, Table},
     origin,
     output::Output,
-    why_running,
+    why, why_running,
 };
 
 const NOTES: &str = "A recording that begins with the scheduler's start and has no gap is replayed exactly: every decision, event \
@@ -35,8 +40,8 @@ pub(crate) struct Options {
     /// End the replay at this time (RFC 3339, such as 2026-01-31T08:30:00Z)
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Show the state of this pod at the end of the replay, as `why --from` does for a running scheduler:
-    /// NAMESPACE/NAME, or NAME in the namespace default
+    /// Show the state of this pod at the end of the replay, as `why --from` does for a running scheduler; for a pod that has
+    /// been placed, show how the nodes compared before that decision: NAMESPACE/NAME, or NAME in the namespace default
     #[arg(long, value_name = "POD", conflicts_with = "config")]
     why: Option<String>,
     /// Decide with another KubeSchedulerConfiguration, and show the pods that it treats differently
@@ -76,7 +81,7 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
         until,
         why: options.why.as_deref(),
         parts: Vec::new(),
-        told: None,
+        told: Told::default(),
     };
     for run in &runs {
         replay.run(run).map_err(fail)?;
@@ -124,37 +129,53 @@ struct Replay<'a> {
     until: Option<Timestamp>,
     why: Option<&'a str>,
     parts: Vec<Part>,
-    /// State of the pod at the end of the last part; `None` in it if the pod is not waiting then.
-    told: Option<Option<PodState>>,
+    /// The pod at the end of the last part.
+    told: Told,
+}
+
+/// What is known about a pod.
+#[derive(Default)]
+enum Told {
+    #[default]
+    Nothing,
+    /// The pod waits for a node or its binding.
+    Waits(Box<PodState>),
+    /// The pod has been placed.
+    Placed {
+        placement: Placement,
+        /// The files of the part that contains the decision.
+        files: Vec<(u64, PathBuf)>,
+        mode: Mode,
+    },
+}
+
+/// The answer for a pod that has been placed.
+#[derive(Serialize)]
+struct Decided {
+    /// Time of the decision, in RFC 3339.
+    at: String,
+    #[serde(flatten)]
+    why: Why,
 }
 
 impl Replay<'_> {
     /// Replays what one process has recorded.
     fn run(&mut self, run: &Run) -> Result<(), String> {
-        let mut files = run.files.iter().peekable();
-        while let Some((number, first)) = files.next() {
+        let mut rest = run.files.as_slice();
+        while let Some((number, _)) = rest.first() {
             let exact = *number == 1 && self.other.is_none();
             let mode = if exact { Mode::Exact } else { Mode::Compare };
             let (program, other) = (self.program, self.other);
             let configure = |origin: Option<&_>| origin::build(origin, &program.plugins, other);
             let mut replayer = Replayer::new(Box::new(configure), mode, self.until);
+            self.why.iter().for_each(|pod| replayer.follow(full_name(pod)));
             let mut part = Part { run: run.name.clone(), exact, ..Part::default() };
-            let (mut number, mut path) = (*number, first);
-            loop {
-                part.files += 1;
-                let is_over = play(&mut replayer, path, &mut part)?;
-                let follows = files.peek().filter(|(next, _)| *next == number + 1);
-                let Some((next, next_path)) = follows.filter(|_| !is_over && part.incomplete.is_none())
-                else {
-                    break;
-                };
-                (number, path) = (*next, next_path);
-                files.next();
-            }
+            part.files = play_files(&mut replayer, rest, &mut part)?;
+            let (played, later) = rest.split_at(part.files);
+            rest = later;
             let has_begun = replayer.now() != Timestamp::default();
-            if let (Some(pod), Some(engine), true) = (self.why, replayer.engine(), has_begun) {
-                let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-                self.told = Some(engine.pod_state(namespace, name));
+            if has_begun {
+                self.look(&replayer, played, mode);
             }
             if !has_begun && part.incomplete.is_none() {
                 continue;
@@ -167,6 +188,46 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// Looks at the pod in question at the end of a part.
+    fn look(&mut self, replayer: &Replayer<'_>, files: &[(u64, PathBuf)], mode: Mode) {
+        let (Some(pod), Some(engine)) = (self.why, replayer.engine()) else { return };
+        let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+        match (engine.pod_state(namespace, name), replayer.placement(), &self.told) {
+            (Some(state), ..) => self.told = Told::Waits(Box::new(state)),
+            (None, Some(placement), _) => {
+                self.told = Told::Placed { placement: placement.clone(), files: files.to_vec(), mode };
+            }
+            (None, None, Told::Placed { .. }) => {}
+            (None, None, _) => self.told = Told::Nothing,
+        }
+    }
+
+    /// Replays until just before the decision that placed the pod, and compares the nodes.
+    fn explain(
+        &self,
+        pod: &str,
+        (placement, mode): (&Placement, Mode),
+        files: &[(u64, PathBuf)],
+    ) -> Result<Decided, String> {
+        let built = RefCell::new(None);
+        let configure = |origin: Option<&_>| {
+            let config = origin::build(origin, &self.program.plugins, None)?;
+            built.replace(Some(config.clone()));
+            Ok(config)
+        };
+        let mut replayer = Replayer::new(Box::new(configure), mode, None);
+        replayer.end_after(placement.lines);
+        play_files(&mut replayer, files, &mut Part::default())?;
+        let gone = || format!("pod {pod} cannot be found before the decision that placed it");
+        let engine = replayer.into_engine().ok_or_else(gone)?;
+        let info = engine.pod_without_node(&full_name(pod)).ok_or_else(gone)?;
+        let config: EngineConfig = built.take().ok_or_else(gone)?;
+        // The answers of extenders are known only for the nodes that were asked about.
+        let config = EngineConfig { extenders: Extenders::default(), ..config };
+        let why = why_decided(&config, engine.into_cache(), &info, &placement.node);
+        Ok(Decided { at: placement.at.to_rfc3339_micro(), why })
+    }
+
     fn print(&self, options: &Options) -> Result<(), String> {
         let Some(pod) = options.why.as_deref() else {
             let parts = |style| self.parts.iter().map(|part| part.render(style)).collect::<String>();
@@ -174,16 +235,51 @@ impl Replay<'_> {
                 .output
                 .print(&self.parts, |style| style.title("Replay of the recording") + &parts(style));
         };
-        let Some(Some(told)) = &self.told else {
-            return Err(format!("pod {pod} does not wait for a node or its binding at this time"));
-        };
-        let value = serde_json::to_value(told).map_err(|e| e.to_string())?;
-        options.output.print(told, |style| why_running::render(&value, style))
+        match &self.told {
+            Told::Nothing => Err(format!(
+                "pod {pod} does not wait for a node or its binding at this time, and was not placed before"
+            )),
+            Told::Waits(state) => {
+                let value = serde_json::to_value(state).map_err(|e| e.to_string())?;
+                options.output.print(state, |style| why_running::render(&value, style))
+            }
+            Told::Placed { placement, files, mode } => {
+                let decided = self.explain(pod, (placement, *mode), files)?;
+                options.output.print(&decided, |style| decided.render(style))
+            }
+        }
     }
 }
 
+impl Decided {
+    fn render(&self, style: Style) -> String {
+        let line = format!("Decided at {}.", self.at);
+        why::render(&self.why, style) + "\n" + &style.paragraph(&line)
+    }
+}
+
+fn full_name(pod: &str) -> String {
+    if pod.contains('/') { pod.to_owned() } else { format!("default/{pod}") }
+}
+
+/// Replays files until one is missing or the part is over. Returns the number of files.
+fn play_files(
+    replayer: &mut Replayer<'_>,
+    files: &[(u64, PathBuf)],
+    part: &mut Part,
+) -> Result<usize, String> {
+    for (at, (number, path)) in files.iter().enumerate() {
+        let is_over = play(replayer, path, part)?;
+        let follows = files.get(at + 1).is_some_and(|(next, _)| *next == number + 1);
+        if is_over || !follows || part.incomplete.is_some() {
+            return Ok(at + 1);
+        }
+    }
+    Ok(files.len())
+}
+
 /// Replays a file. Returns true if the part is over.
-fn play(replayer: &mut Replayer<'_>, path: &std::path::Path, part: &mut Part) -> Result<bool, String> {
+fn play(replayer: &mut Replayer<'_>, path: &Path, part: &mut Part) -> Result<bool, String> {
     let name = path.display();
     let mut lines = Lines::open(path).map_err(|e| format!("{name}: {e}"))?;
     replayer.begin_file();

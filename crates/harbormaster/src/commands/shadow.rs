@@ -2,6 +2,7 @@
 //! decisions differ. It writes nothing to the cluster.
 
 mod durations;
+mod journal;
 mod report;
 mod tally;
 
@@ -23,7 +24,7 @@ use harbormaster_driver::{Console, Health, Reader, ShadowConfig};
 use harbormaster_port::{Content, Options, Port};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use self::{report::Report, tally::Tally};
+use self::{journal::Journal, report::Report, tally::Tally};
 use super::{
     CommandError, CommandResult, Program, files,
     flags::{self, FlagType, Flags, Read},
@@ -35,8 +36,7 @@ use super::{
 };
 
 /// Flags of `run` that have no effect here. They are accepted, so that kube-scheduler's arguments can be used.
-const WITHOUT_EFFECT: [&str; 5] =
-    ["write-config-to", "parity", "record", "record-max-size", "record-max-age"];
+const WITHOUT_EFFECT: [&str; 4] = ["write-config-to", "record", "record-max-size", "record-max-age"];
 
 /// Returns the subcommand, for help and parsing.
 pub(crate) fn command() -> Command {
@@ -57,6 +57,7 @@ pub(crate) fn command() -> Command {
         option("output", "table|json|yaml|markdown", "Format of the report on stdout [default: table]")
             .short('o'),
         option("report", "file", "File that gets the report in JSON too"),
+        option("decisions", "file", "File that gets one line of JSON for each decision and each preemption"),
     ];
     let command = flags::command("shadow")
         .about("Compare the decisions of a cluster's scheduler with Harbormaster's, without writing to the cluster")
@@ -77,6 +78,12 @@ pub(crate) fn command() -> Command {
         .mut_arg("secure-port", |arg| {
             arg.help("The port for HTTPS with health and metrics; off unless given")
         })
+        .mut_arg("parity", |arg| {
+            arg.help(
+                "Decide exactly as kube-scheduler does with parallelism 1, also among nodes with the same score. Without \
+                 this flag, every feasible node is scored, and a node with the same score is no difference",
+            )
+        })
 }
 
 /// Flags that only this command has.
@@ -88,6 +95,7 @@ struct OwnFlags {
     every: Option<Duration>,
     output: Output,
     report: Option<String>,
+    decisions: Option<String>,
 }
 
 impl OwnFlags {
@@ -110,6 +118,7 @@ impl OwnFlags {
             every: Some(every).filter(|every| !every.is_zero()),
             output,
             report: text("report").map(str::to_owned),
+            decisions: text("decisions").map(str::to_owned),
         })
     }
 }
@@ -166,6 +175,7 @@ async fn watch(
     level: &log::Threshold,
 ) -> Result<Option<Report>, String> {
     let signals = Signals::new().map_err(|e| format!("listening for signals: {e}"))?;
+    let mut journal = Journal::create(own.decisions.as_deref())?;
     let (health, stopping, shown) = (Health::default(), Arc::new(AtomicBool::new(false)), Shown::default());
     let config = &candidates.any().setup.config;
     let mut connection = settings::connection(given, config);
@@ -199,7 +209,10 @@ async fn watch(
         }
     };
     let config = ShadowConfig { metrics: metrics.clone(), health };
-    let tell = |comparison| tally.borrow_mut().add(&comparison);
+    let tell = |compared| {
+        tally.borrow_mut().add(&compared);
+        journal.add(&compared);
+    };
     let compared = tokio::select! {
         compared = harbormaster_driver::shadow(&reader, config, settings.setup.engine, tell, end) => compared,
         never = show_progress(own.every, &tally) => match never {},
@@ -237,7 +250,7 @@ fn notes(engine: &EngineConfig) -> Vec<&'static str> {
     let of_all = engine.percentage_of_nodes_to_score;
     let percentages =
         engine.profiles.iter().map(|profile| profile.percentage_of_nodes_to_score().or(of_all).unwrap_or(0));
-    if percentages.into_iter().any(|percentage| percentage < 100) {
+    if !engine.parity && percentages.into_iter().any(|percentage| percentage < 100) {
         notes.push(
             "With more than 100 nodes, kube-scheduler scores only some of the nodes that fit (percentageOfNodesToScore), \
              and may miss better ones. The comparison scores all.",
@@ -266,6 +279,7 @@ mod tests {
             every: None,
             output: Output::Json,
             report: None,
+            decisions: None,
         };
         assert_eq!(flags, Ok(expected));
         let flags = own(&["--report", "r.json"]).unwrap();

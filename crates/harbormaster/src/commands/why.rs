@@ -160,7 +160,7 @@ fn known_as(name: &str, pod: &Pod) -> String {
     if name.contains('/') { pod.full_name() } else { pod.name.as_str().to_owned() }
 }
 
-fn render(told: &Why, style: Style) -> String {
+pub(super) fn render(told: &Why, style: Style) -> String {
     let mut text = headline(told, style);
     if let Some(said) = &told.explanation {
         text += &table::explanation(&told.pod, said, style);

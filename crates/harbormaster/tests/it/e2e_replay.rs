@@ -96,6 +96,19 @@ fn a_recorded_scheduler_is_replayed_bit_exactly_and_says_what_it_knew() {
     assert_eq!(code, 0, "{errors}");
     let why: Value = serde_json::from_str(&text).expect("JSON");
     assert!(why["pod"] == "default/large" && why["attempts"].as_u64() >= Some(1), "{why}");
+    let (code, text, errors) = replay(&directory, &["--why", "small-1", "-o", "json"]);
+    assert_eq!(code, 0, "{errors}");
+    let why: Value = serde_json::from_str(&text).expect("JSON");
+    // Both nodes had room, and the pod got the better one.
+    let standing = &why["standing"];
+    assert!(why["pod"]["node"].is_string() && why["at"].is_string(), "{why}");
+    assert_eq!((&standing["own"]["node"], &standing["fits"]), (&why["pod"]["node"], &json!(2)), "{why}");
+    assert!(standing["rival"]["node"].is_string() && standing["better"] == 0, "{why}");
+    let (code, text, errors) = replay(&directory, &["--why", "default/small-1"]);
+    assert!(
+        code == 0 && text.contains("default/small-1 gets node ") && text.contains("Decided at "),
+        "{text}{errors}"
+    );
     let until = told[0]["until"].as_str().expect("a time");
     let (code, text, errors) = replay(&directory, &["--why", "default/large", "--until", until]);
     assert!(code == 0 && text.starts_with("default/large "), "{text}{errors}");

@@ -1,5 +1,6 @@
 //! `harbormaster-oracle decisions`.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -8,8 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, TRIES, compare_on, shrink};
+use harbormaster_oracle::decisions::{
+    Options, Report, Script, Size, Stage, TRIES, compare_on, shadow, shrink,
+};
 use harbormaster_oracle::scheduler::Contender;
+use serde::Serialize;
 
 use super::{ContenderName, HarbormasterArguments, KubeArguments};
 use crate::Format;
@@ -49,6 +53,9 @@ pub(crate) struct Arguments {
     /// Give groups topology constraints
     #[arg(long, requires = "groups", conflicts_with = "devices")]
     topology: bool,
+    /// Run only kube-scheduler, and let `harbormaster shadow --parity` beside it compare all decisions
+    #[arg(long, conflicts_with_all = ["batching", "extenders", "groups", "shrink", "right"])]
+    shadow: bool,
     /// Run a saved script instead of generated ones
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
@@ -78,17 +85,37 @@ fn parse_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
-        let right = self.harbormaster.contender(self.right, false)?;
         let scripts = self.scripts()?;
+        if self.shadow {
+            let binary = self.harbormaster.binary(false)?;
+            let stage = || Stage::audited(self.kube.release);
+            let reports = self.each(scripts, stage, |stage, script| {
+                shadow(stage, script, &binary).with_context(|| format!("seed {}", script.seed))
+            })?;
+            return self.print(reports, |report| (report.seed, report.agrees()));
+        }
+        let right = self.harbormaster.contender(self.right, false)?;
         let has_groups = scripts.iter().any(|script| script.groups);
+        let stage = || Stage::start(self.kube.release, has_groups);
+        let reports = self.each(scripts, stage, |stage, script| self.compare(stage, script, &right))?;
+        self.print(reports, |report| (report.seed, report.finding.is_none()))
+    }
+
+    /// Plays every script on a stage, and returns the reports.
+    fn each<T: Display + Send>(
+        &self,
+        scripts: Vec<Script>,
+        stage: impl Fn() -> Result<Stage> + Sync,
+        play: impl Fn(&mut Stage, &Script) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
         let scripts = Mutex::new(scripts.into_iter());
         let reports = Mutex::new(Vec::new());
         let work = || -> Result<()> {
-            let mut stage = Stage::start(self.kube.release, has_groups)?;
+            let mut stage = stage()?;
             loop {
                 let next = scripts.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(script) = next else { return Ok(()) };
-                let report = self.compare(&mut stage, &script, &right)?;
+                let report = play(&mut stage, &script)?;
                 eprintln!("{report}");
                 reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
             }
@@ -99,8 +126,7 @@ impl Arguments {
                 worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a worker panicked")))
             })
         })?;
-        let reports = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.print(reports)
+        Ok(reports.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn scripts(&self) -> Result<Vec<Script>> {
@@ -142,9 +168,14 @@ impl Arguments {
         Ok(report)
     }
 
-    fn print(&self, mut reports: Vec<Report>) -> Result<bool> {
-        reports.sort_by_key(|report| report.seed);
-        let equal = reports.iter().filter(|report| report.finding.is_none()).count();
+    /// Prints the reports, of which `tell` returns the seed and whether there are no differences.
+    fn print<T: Display + Serialize>(
+        &self,
+        mut reports: Vec<T>,
+        tell: impl Fn(&T) -> (u64, bool),
+    ) -> Result<bool> {
+        reports.sort_by_key(|report| tell(report).0);
+        let equal = reports.iter().filter(|report| tell(report).1).count();
         match self.output {
             Format::Json => println!("{}", serde_json::to_string_pretty(&reports)?),
             Format::Text => {

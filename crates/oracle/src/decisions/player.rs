@@ -1,6 +1,7 @@
 //! Runs a script with a scheduler.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use super::outcome::Outcomes;
 use super::paths::{NODES, POD_GROUP, TAINT_RULE, collection, everywhere, kinds, path};
 use super::script::{Script, Step, waits_for_others};
 use super::settle::settle;
+use super::shadow::{AuditLog, Shadow};
 use crate::components::{ApiClient, ControlPlane, ControlPlaneOptions, Error};
 use crate::extenders::{self, ExtenderCall, Extenders};
 use crate::generate::{namespaces, priority_class_name};
@@ -79,6 +81,7 @@ pub struct Stage {
     groups: bool,
     taint_rules: bool,
     extenders: Extenders,
+    audit: Option<AuditLog>,
 }
 
 impl Stage {
@@ -86,11 +89,22 @@ impl Stage {
     /// All schedulers on this stage belong to the release. If `groups`, the API server serves groups of pods, which
     /// exist from 1.37 on, and schedulers handle them.
     pub fn start(release: Release, groups: bool) -> Result<Self> {
+        Self::start_with(release, groups, None)
+    }
+
+    /// Like [`Self::start`], without groups, with an API server that logs all requests.
+    pub fn audited(release: Release) -> Result<Self> {
+        Self::start_with(release, false, Some(AuditLog::new()?))
+    }
+
+    fn start_with(release: Release, groups: bool, audit: Option<AuditLog>) -> Result<Self> {
+        let mut apiserver_flags = if groups { groups::apiserver_flags() } else { Vec::new() };
+        apiserver_flags.extend(audit.iter().flat_map(AuditLog::flags));
         let options = ControlPlaneOptions {
             release,
             controller_manager: true,
             controller_manager_flags: vec![format!("--controllers={}", CONTROLLERS.join(","))],
-            apiserver_flags: if groups { groups::apiserver_flags() } else { Vec::new() },
+            apiserver_flags,
             ..ControlPlaneOptions::default()
         };
         let cluster = ControlPlane::start(&options)?;
@@ -109,11 +123,32 @@ impl Stage {
             }
         }
         let extenders = Extenders::start(cluster.client())?;
-        Ok(Self { cluster, groups, taint_rules: release >= Release::V1_37, extenders })
+        Ok(Self { cluster, groups, taint_rules: release >= Release::V1_37, extenders, audit })
     }
 
     /// Runs `script` with `contender` on an empty cluster.
     pub fn play(&mut self, script: &Script, contender: &Contender) -> Result<Run> {
+        self.play_beside(script, contender, None)
+    }
+
+    /// Runs `script` with kube-scheduler on an empty cluster, beside a shadow. Also returns what the shadow has told.
+    pub(super) fn shadow(&mut self, script: &Script, binary: &Path) -> Result<(Run, Vec<Value>)> {
+        let mut shadow = Shadow::new(binary);
+        let run = self.play_beside(script, &Contender::KubeScheduler, Some(&mut shadow))?;
+        Ok((run, shadow.into_told()))
+    }
+
+    /// Returns the number of requests of Harbormaster that read since the last call, and its other requests.
+    pub(super) fn audit(&mut self) -> Result<(usize, Vec<String>)> {
+        self.audit.as_mut().context("the API server does not log requests")?.requests()
+    }
+
+    fn play_beside<'a>(
+        &'a mut self,
+        script: &Script,
+        contender: &'a Contender,
+        shadow: Option<&'a mut Shadow>,
+    ) -> Result<Run> {
         self.clear()?;
         let provisioners = script.drivers.iter().map(|driver| driver.name.clone()).collect();
         let view = ClusterView::new(self.cluster.client(), provisioners, self.groups, self.taint_rules)?;
@@ -133,6 +168,7 @@ impl Stage {
             contender,
             options,
             scheduler: None,
+            shadow,
             preempts: script.preempts,
             devices: script.devices,
             drivers: DeviceDrivers::default(),
@@ -161,9 +197,7 @@ impl Stage {
             });
         }
         let refused = player.refused;
-        if let Some(scheduler) = player.scheduler.take() {
-            scheduler.stop()?;
-        }
+        player.stop()?;
         Ok(Run { outcomes, extender_calls, refused, elapsed: start.elapsed() })
     }
 
@@ -207,6 +241,8 @@ struct Player<'a> {
     contender: &'a Contender,
     options: StartOptions,
     scheduler: Option<Scheduler>,
+    /// Shadow of the scheduler, which decides beside it.
+    shadow: Option<&'a mut Shadow>,
     /// True if pods preempt others. Bound pods then get the status that a kubelet would write.
     preempts: bool,
     /// True if pods have resource claims.
@@ -229,11 +265,12 @@ impl Player<'_> {
     fn act(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Restart { objects } => {
-                if let Some(scheduler) = self.scheduler.take() {
-                    scheduler.stop()?;
-                }
+                self.stop()?;
                 self.create(objects)?;
                 while report_devices(self.cluster.client(), &self.view, &mut self.drivers)? {}
+                if let Some(shadow) = &mut self.shadow {
+                    shadow.start(self.cluster, &self.options)?;
+                }
                 self.scheduler = Some(Scheduler::start(self.contender, self.cluster, &self.options)?);
                 self.settle(QUIET_AFTER_WAKING)?;
                 // The probe shows that the scheduler works even if there are no new pods.
@@ -280,6 +317,14 @@ impl Player<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Stops the scheduler and its shadow, if they are running.
+    fn stop(&mut self) -> Result<()> {
+        if let Some(scheduler) = self.scheduler.take() {
+            scheduler.stop()?;
+        }
+        self.shadow.as_mut().map_or(Ok(()), |shadow| shadow.stop())
     }
 
     /// Makes a node unschedulable, so that no pod takes the place of one that is deleted, and deletes its pods and the

@@ -1,6 +1,7 @@
 //! Harbormaster in parity mode makes the same decision for every pod as kube-scheduler.
 
-use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, TRIES, compare_on};
+use harbormaster_api::Release;
+use harbormaster_oracle::decisions::{Options, Report, Script, Size, Stage, TRIES, compare_on, shadow};
 use harbormaster_oracle::harbormaster::harbormaster_binary;
 use harbormaster_oracle::scheduler::Contender;
 
@@ -40,6 +41,15 @@ fn the_same_pods_are_preempted_if_they_terminate_immediately() {
 #[test]
 fn the_same_pods_are_preempted_if_they_terminate_slowly() {
     compare(3, SMALL, |report| report.preempted > 0);
+}
+
+#[test]
+fn a_shadow_that_only_reads_agrees_with_every_decision_and_every_preemption() {
+    let binary = harbormaster_binary(false).expect("cargo builds harbormaster");
+    let mut stage = Stage::audited(Release::V1_36).expect("the API server starts");
+    let script = Script::new(5, SMALL, Options::default());
+    let report = shadow(&mut stage, &script, &binary).expect("kube-scheduler and the shadow run");
+    assert!(report.agrees() && report.same > 0 && report.waiting > 0 && report.preemptions > 0, "{report}");
 }
 
 #[test]

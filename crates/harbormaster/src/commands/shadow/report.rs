@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use harbormaster_core::shadow::Kind;
+use harbormaster_core::shadow::{Accord, Kind};
 use serde::Serialize;
 
 use super::{
     super::layout::{Style, Table},
     durations::Summary,
-    tally::{Example, Tally, whole_seconds},
+    tally::{EvictionExample, EvictionPlan, Example, Tally, whole_seconds},
 };
 
 /// Result of a comparison of two schedulers.
@@ -29,6 +29,10 @@ pub(super) struct Report {
     results: BTreeMap<&'static str, u64>,
     /// Causes of differences, the most frequent first.
     causes: Vec<CauseReport>,
+    /// Number of preemptions by result.
+    preemptions: BTreeMap<&'static str, u64>,
+    /// Examples of preemptions that differ.
+    other_preemptions: Vec<EvictionExample>,
     /// Time from the appearance of a pod to its binding, as seen through the watch.
     until_bound: Summary,
     /// Duration of Harbormaster's decisions.
@@ -57,12 +61,15 @@ impl Report {
         });
         let mut causes: Vec<CauseReport> = causes.collect();
         causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+        let evictions = |accord| tally.preemptions.get(&accord).map_or(0, |evictions| evictions.count);
         Self {
             seconds: tally.begun.elapsed().as_secs_f64(),
             decisions: tally.total(),
             alike: tally.agreed(),
             results: Kind::ALL.into_iter().map(|kind| (kind.name(), tally.count(kind))).collect(),
             causes,
+            preemptions: Accord::ALL.into_iter().map(|accord| (accord.name(), evictions(accord))).collect(),
+            other_preemptions: tally.preemptions.values().flat_map(|one| one.examples.clone()).collect(),
             until_bound: tally.theirs.summary(),
             decision: tally.ours.summary(),
             cpu_seconds,
@@ -70,10 +77,12 @@ impl Report {
             notes: tally.notes.clone(),
         }
     }
+}
 
-    fn share(&self, count: u64) -> f64 {
-        if self.decisions == 0 { 0.0 } else { 100.0 * count as f64 / self.decisions as f64 }
-    }
+/// Returns a part of all, in percent.
+fn share(count: u64, all: u64) -> String {
+    let percent = if all == 0 { 0.0 } else { 100.0 * count as f64 / all as f64 };
+    format!("{percent:>6.2} %")
 }
 
 /// Returns the description of a result.
@@ -91,6 +100,17 @@ const fn meaning(kind: Kind) -> &'static str {
     }
 }
 
+/// Returns the description of a result of preemptions.
+const fn meaning_of_preemption(accord: Accord) -> &'static str {
+    match accord {
+        Accord::Equal => "the same pods",
+        Accord::OtherNode => "pods of another node",
+        Accord::OtherVictims => "other pods of the same node",
+        Accord::OnlyOurs => "pods, although they evicted none",
+        Accord::OnlyTheirs => "no pod, although they evicted some",
+    }
+}
+
 impl Report {
     /// Renders the report.
     pub(super) fn render(&self, style: Style) -> String {
@@ -101,6 +121,7 @@ impl Report {
         for cause in &self.causes {
             text += &format!("\n{}", cause.render(style));
         }
+        text += &self.evictions(style);
         let lines = [
             format!("From the appearance of a pod to its binding: {}", Shown(self.until_bound)),
             format!("Harbormaster's decision about a pod: {}", Shown(self.decision)),
@@ -117,7 +138,7 @@ impl Report {
     fn results(&self, style: Style) -> String {
         let mut table = Table::new(["    COUNT", "   SHARE", "HARBORMASTER WOULD HAVE CHOSEN"]);
         let mut add = |count: u64, meaning: &str| {
-            let share = format!("{:>6.2} %", self.share(count));
+            let share = share(count, self.decisions);
             table.add([format!("{count:>9}").into(), share.into(), meaning.into()]);
         };
         for kind in Kind::ALL {
@@ -125,6 +146,29 @@ impl Report {
         }
         add(self.alike, "alike (the first three)");
         table.render(style)
+    }
+
+    /// Renders the preemptions, if there were any.
+    fn evictions(&self, style: Style) -> String {
+        let all: u64 = self.preemptions.values().sum();
+        if all == 0 {
+            return String::new();
+        }
+        let mut table = Table::new(["    COUNT", "   SHARE", "HARBORMASTER WOULD HAVE EVICTED"]);
+        for accord in Accord::ALL {
+            let count = self.preemptions.get(accord.name()).copied().unwrap_or(0);
+            let meaning = meaning_of_preemption(accord);
+            table.add([format!("{count:>9}").into(), share(count, all).into(), meaning.into()]);
+        }
+        let mut text = format!("\n{}", table.render(style));
+        if !self.other_preemptions.is_empty() {
+            let mut table = Table::new(["FOR POD", "THEY EVICTED", "OURS"]);
+            for EvictionExample { pod, theirs, ours, .. } in &self.other_preemptions {
+                table.add([pod.into(), told(theirs.as_ref()).into(), told(ours.as_ref()).into()]);
+            }
+            text += &format!("\n{}", table.render(style));
+        }
+        text
     }
 }
 
@@ -140,6 +184,15 @@ impl CauseReport {
             true => heading,
             false => heading + &table.render(style),
         }
+    }
+}
+
+/// Tells which pods are evicted.
+fn told(plan: Option<&EvictionPlan>) -> String {
+    match plan {
+        Some(EvictionPlan { node, victims }) if victims.is_empty() => format!("no pod seen, from {node}"),
+        Some(EvictionPlan { node, victims }) => format!("{} from {node}", victims.join(", ")),
+        None => "<none>".to_owned(),
     }
 }
 

@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use harbormaster_api::args::GoDuration;
-use harbormaster_core::shadow::{Comparison, Finding, Gap, Kind};
+use harbormaster_core::shadow::{Accord, Comparison, Finding, Gap, Kind, Plan, Preemption};
+use harbormaster_driver::Compared;
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::durations::Durations;
 
-/// Maximum number of examples per cause.
+/// Maximum number of examples per cause, and per result of preemptions.
 const EXAMPLES: usize = 3;
 /// Maximum number of causes. Further ones count as [`OTHER`].
 const CAUSES: usize = 50;
@@ -26,6 +27,49 @@ pub(super) struct Tally {
     pub(super) theirs: Durations,
     /// Duration of our decisions.
     pub(super) ours: Durations,
+    pub(super) preemptions: BTreeMap<Accord, Evictions>,
+}
+
+/// Preemptions with one result.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Evictions {
+    pub(super) count: u64,
+    pub(super) examples: Vec<EvictionExample>,
+}
+
+/// A pod for which the schedulers would evict different pods.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct EvictionExample {
+    /// `namespace/name`.
+    pub(super) pod: String,
+    /// Result of the comparison.
+    pub(super) preemption: &'static str,
+    /// The evictions of the cluster's scheduler.
+    pub(super) theirs: Option<EvictionPlan>,
+    /// The evictions that Harbormaster would have made.
+    pub(super) ours: Option<EvictionPlan>,
+}
+
+/// Pods that leave a node for another pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct EvictionPlan {
+    pub(super) node: String,
+    pub(super) victims: Vec<String>,
+}
+
+impl From<&Preemption> for EvictionExample {
+    fn from(preemption: &Preemption) -> Self {
+        let plan = |plan: &Option<Plan>| {
+            let plan = plan.as_ref()?;
+            Some(EvictionPlan { node: plan.node.to_string(), victims: plan.victims.clone() })
+        };
+        Self {
+            pod: preemption.pod.clone(),
+            preemption: preemption.accord().name(),
+            theirs: plan(&preemption.theirs),
+            ours: plan(&preemption.ours),
+        }
+    }
 }
 
 /// Differences with one cause.
@@ -57,10 +101,27 @@ impl Tally {
             causes: BTreeMap::new(),
             theirs: Durations::default(),
             ours: Durations::default(),
+            preemptions: BTreeMap::new(),
         }
     }
 
-    pub(super) fn add(&mut self, compared: &Comparison) {
+    pub(super) fn add(&mut self, compared: &Compared) {
+        match compared {
+            Compared::Decision(comparison) => self.add_decision(comparison),
+            Compared::Preemption(preemption) => self.add_preemption(preemption),
+        }
+    }
+
+    fn add_preemption(&mut self, preemption: &Preemption) {
+        let accord = preemption.accord();
+        let evictions = self.preemptions.entry(accord).or_default();
+        evictions.count += 1;
+        if accord != Accord::Equal && evictions.examples.len() < EXAMPLES {
+            evictions.examples.push(preemption.into());
+        }
+    }
+
+    fn add_decision(&mut self, compared: &Comparison) {
         let kind = compared.kind();
         *self.counts.entry(kind).or_default() += 1;
         self.ours.add(compared.took);
@@ -105,11 +166,19 @@ impl Tally {
     }
 }
 
-/// Returns the cause of a difference and an example of it; `None` if there is no difference.
+/// Returns the cause of a difference and an example of it; `None` if the schedulers decided alike.
 fn explained(compared: &Comparison) -> Option<(String, Example)> {
+    let alike = matches!(compared.kind(), Kind::Same | Kind::Equal | Kind::BothWait);
+    (!alike).then(|| caused(compared))
+}
+
+/// Returns the cause of a result, which is empty if the schedulers decided alike, and the pod as an example of it.
+pub(super) fn caused(compared: &Comparison) -> (String, Example) {
     let plugin = |name: &Option<&'static str>| name.unwrap_or("the framework").to_owned();
     let (cause, ours, detail) = match &compared.finding {
-        Finding::Same | Finding::Equal { .. } | Finding::BothWait => return None,
+        Finding::Same => (String::new(), compared.theirs.as_ref(), String::new()),
+        Finding::Equal { ours } => (String::new(), Some(ours), String::new()),
+        Finding::BothWait => (String::new(), None, String::new()),
         Finding::Elsewhere { ours, gaps } => {
             let first = gaps.first().map_or("a nominated node", |gap| gap.plugin);
             (first.to_owned(), Some(ours), gaps.iter().map(told).collect::<Vec<_>>().join(", "))
@@ -133,7 +202,7 @@ fn explained(compared: &Comparison) -> Option<(String, Example)> {
         ours: ours.map(ToString::to_string),
         detail,
     };
-    Some((cause, example))
+    (cause, example)
 }
 
 /// Returns the name of the difference that raced.
@@ -142,6 +211,7 @@ fn raced(finding: &Finding) -> &'static str {
         Finding::Rejected { .. } => Kind::Rejected.name(),
         Finding::Waits { .. } => Kind::Waits.name(),
         Finding::Places { .. } => Kind::Places.name(),
+        Finding::Equal { .. } => Kind::Equal.name(),
         _ => Kind::Elsewhere.name(),
     }
 }

@@ -41,7 +41,13 @@ fn one_of_each() -> Tally {
         compared("i", Some("a"), Finding::Failed { error: "a plugin panicked".to_owned() }),
         Comparison { has_raced: true, ..compared("j", Some("a"), lower_score("NodeAffinity")) },
     ] {
-        tally.add(&one);
+        tally.add(&Compared::Decision(one));
+    }
+    let plan = |node: &str| Some(Plan { node: node.into(), victims: vec![format!("shop/on-{node}")] });
+    for (pod, theirs, ours) in
+        [("k", plan("a"), plan("a")), ("l", plan("a"), plan("b")), ("m", None, plan("b"))]
+    {
+        tally.add(&Compared::Preemption(Preemption { pod: format!("shop/{pod}"), theirs, ours }));
     }
     tally
 }
@@ -70,6 +76,9 @@ fn the_report_as_text_names_the_plugins_that_make_the_differences() {
         "1 waiting, NodePorts",
         "shop/h  <none>  b",
         "1 raced, elsewhere",
+        "        1   33.33 %  pods of another node",
+        "shop/l   shop/on-a from a  shop/on-b from b",
+        "shop/m   <none>            shop/on-b from b",
         "This process: 1.5 s of processor time, 1 MiB of memory",
         "A note.",
     ] {
@@ -81,8 +90,9 @@ fn the_report_as_text_names_the_plugins_that_make_the_differences() {
 fn examples_and_causes_are_limited() {
     let mut tally = Tally::new(Vec::new());
     for number in 0..100 {
-        tally.add(&compared("p", Some("a"), rejected("Filter", &number.to_string())));
-        tally.add(&compared("q", Some("a"), rejected("Filter", "often")));
+        for (pod, reason) in [("p", number.to_string()), ("q", "often".to_owned())] {
+            tally.add(&Compared::Decision(compared(pod, Some("a"), rejected("Filter", &reason))));
+        }
     }
     assert_eq!((tally.total(), tally.causes.len()), (200, CAUSES + 1));
     let often = &tally.causes[&(Kind::Rejected, "Filter: often".to_owned())];
