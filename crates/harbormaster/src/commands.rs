@@ -7,7 +7,7 @@
 //! (recordings), `lint` (mistakes in a configuration), [`output`], `table`, `usage`, `alike` and [`layout`] (how results are shown),
 //! [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what
 //! the flags mean under a release of Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to
-//! the configuration file), [`secure_port`] (health, metrics and configuration), `live_page` (the page that a
+//! the configuration file), [`secure_port`] (health, metrics and configuration), `live_page` and `page_file` (the page that a
 //! browser shows), [`metric_limits`] (metrics and labels
 //! that are not shown). If a program is called as `kube-scheduler` (through a symbolic link), it behaves as if the
 //! `run` command were given.
@@ -28,6 +28,8 @@ mod dump;
 mod export;
 mod files;
 mod flags;
+#[cfg(feature = "simulate")]
+mod format;
 mod generate;
 #[cfg_attr(
     not(any(feature = "sandbox", feature = "simulate")),
@@ -45,6 +47,8 @@ mod metric_limits;
 mod origin;
 #[cfg_attr(not(feature = "simulate"), allow(dead_code, reason = "only `shadow` uses it then"))]
 mod output;
+#[cfg(feature = "simulate")]
+mod page_file;
 #[cfg(target_os = "linux")]
 mod patience;
 mod reload;
