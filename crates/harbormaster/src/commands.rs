@@ -7,8 +7,8 @@
 //! (recordings), `lint` (mistakes in a configuration), [`output`], `table`, `usage`, `alike` and [`layout`] (how results are shown),
 //! [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what
 //! the flags mean under a release of Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to
-//! the configuration file), [`secure_port`] (health, metrics and configuration), `live_page` and `page_file` (the page that a
-//! browser shows), [`metric_limits`] (metrics and labels
+//! the configuration file), [`secure_port`] (health, metrics and configuration), `live_page`, [`page`] and `page_file` (the page that a
+//! browser shows), [`running`] (access to a running scheduler), [`metric_limits`] (metrics and labels
 //! that are not shown). If a program is called as `kube-scheduler` (through a symbolic link), it behaves as if the
 //! `run` command were given.
 
@@ -47,6 +47,7 @@ mod metric_limits;
 mod origin;
 #[cfg_attr(not(feature = "simulate"), allow(dead_code, reason = "only `shadow` uses it then"))]
 mod output;
+mod page;
 #[cfg(feature = "simulate")]
 mod page_file;
 #[cfg(target_os = "linux")]
@@ -55,6 +56,7 @@ mod reload;
 #[cfg(feature = "simulate")]
 mod replay;
 mod run;
+mod running;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod secure_port;
@@ -188,6 +190,7 @@ impl Program {
             Some(("replay", matches)) => with(matches, |options| replay::main(self, &options)),
             #[cfg(feature = "simulate")]
             Some(("why", matches)) => with(matches, |options| why::main(self, &options)),
+            Some(("page", matches)) => with(matches, |options| page::main(&options)),
             Some(("dump", matches)) => with(matches, |options| dump::main(self, &options)),
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
             _ => {
@@ -226,6 +229,7 @@ impl Program {
                 lint::command(),
                 #[cfg(feature = "simulate")]
                 replay::command(),
+                page::command(),
                 dump::command(),
                 generate::command(),
             ])

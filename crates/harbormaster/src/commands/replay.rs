@@ -178,7 +178,7 @@ impl Replay<'_> {
             return Err(format!("pod {pod} does not wait for a node or its binding at this time"));
         };
         let value = serde_json::to_value(told).map_err(|e| e.to_string())?;
-        options.output.print(told, |style| why_running::render(&value, style))
+        options.output.print(told, |style| why_running::state(&value, style))
     }
 }
 
