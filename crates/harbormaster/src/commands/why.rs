@@ -159,11 +159,9 @@ fn is_owner(wanted: &ObjectName, kind: &str, name: &str) -> bool {
         "ReplicationController" => "rc",
         _ => "",
     };
-    // In manifests without ReplicaSets, a Deployment's pods have one of its own name.
     let deployment = name.rsplit_once('-').map_or("", |(deployment, _)| deployment);
     let is_deployment = kind == "ReplicaSet" && is_kind("Deployment", "deploy");
-    is_kind(kind, short) && wanted.name == name
-        || is_deployment && [name, deployment].contains(&wanted.name.as_str())
+    is_kind(kind, short) && wanted.name == name || is_deployment && wanted.name == deployment
 }
 
 fn known_as(name: &str, pod: &Pod) -> String {
@@ -297,7 +295,8 @@ mod tests {
             ("replicasets/web-6d4f", "ReplicaSet", "web-6d4f", true),
             ("rs/web", "ReplicaSet", "web-6d4f", false),
             ("deployment/web", "ReplicaSet", "web-6d4f", true),
-            ("deploy/shop/web", "ReplicaSet", "web", true),
+            ("deploy/shop/web", "ReplicaSet", "web-6d4f", true),
+            ("deploy/shop/web", "ReplicaSet", "web", false),
             ("deploy/web", "StatefulSet", "web", false),
             ("Job/report", "Job", "report", true),
             ("job/report", "Job", "other", false),
