@@ -22,7 +22,7 @@ function sectionOf({ title, lines, columns, rows, bars }, at) {
     section.append(host);
     const column = (title, at) => ({
       title,
-      number: rows.every((row) => /^\d*$/.test(row[at])),
+      number: rows.every((row) => /^\d*$/.test(row[at])) && rows.some((row) => row[at] !== ""),
       text: (row) => row[at],
       link: (row) => linkTo(row[at]),
     });
