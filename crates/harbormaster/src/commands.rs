@@ -7,8 +7,8 @@
 //! (recordings), `lint` (mistakes in a configuration), [`output`], `table`, `usage`, `alike` and [`layout`] (how results are shown),
 //! [`generate`] (completions, manual pages and the schema), [`log`] and [`log_output`] (log lines), [`settings`] (what
 //! the flags mean under a release of Kubernetes), [`server_version`] (the release to follow), [`reload`] (changes to
-//! the configuration file), [`secure_port`] (health, metrics and configuration), `live_page` (the page that a
-//! browser shows), [`metric_limits`] (metrics and labels
+//! the configuration file), [`secure_port`] (health, metrics and configuration), `live_page`, [`page`] and `page_file` (the page that a
+//! browser shows), [`running`] (access to a running scheduler), [`metric_limits`] (metrics and labels
 //! that are not shown). If a program is called as `kube-scheduler` (through a symbolic link), it behaves as if the
 //! `run` command were given.
 
@@ -28,6 +28,8 @@ mod dump;
 mod export;
 mod files;
 mod flags;
+#[cfg(feature = "simulate")]
+mod format;
 mod generate;
 #[cfg_attr(
     not(any(feature = "sandbox", feature = "simulate")),
@@ -45,12 +47,16 @@ mod metric_limits;
 mod origin;
 #[cfg_attr(not(feature = "simulate"), allow(dead_code, reason = "only `shadow` uses it then"))]
 mod output;
+mod page;
+#[cfg(feature = "simulate")]
+mod page_file;
 #[cfg(target_os = "linux")]
 mod patience;
 mod reload;
 #[cfg(feature = "simulate")]
 mod replay;
 mod run;
+mod running;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod secure_port;
@@ -184,6 +190,7 @@ impl Program {
             Some(("replay", matches)) => with(matches, |options| replay::main(self, &options)),
             #[cfg(feature = "simulate")]
             Some(("why", matches)) => with(matches, |options| why::main(self, &options)),
+            Some(("page", matches)) => with(matches, |options| page::main(&options)),
             Some(("dump", matches)) => with(matches, |options| dump::main(self, &options)),
             Some(("generate", matches)) => with(matches, |options| generate::main(self, &options)),
             _ => {
@@ -222,6 +229,7 @@ impl Program {
                 lint::command(),
                 #[cfg(feature = "simulate")]
                 replay::command(),
+                page::command(),
                 dump::command(),
                 generate::command(),
             ])

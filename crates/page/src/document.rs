@@ -9,7 +9,8 @@ use crate::scene::Scene;
 
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+/// The last file begins to run the page, so it must be the last.
+const SCRIPT: &str = concat!(include_str!("charts.js"), include_str!("sections.js"), include_str!("page.js"));
 
 /// Places in the template, in their order.
 const PLACES: [&str; 4] = ["<!--policy-->", "/*style*/", "/*scene*/", "/*script*/"];

@@ -1,6 +1,7 @@
 //! The page for a browser: nodes as boxes, their pods, and the pods that wait.
 //!
-//! Reading order: [`scene`] (the data), [`document`] (the HTML around it), then `page.html`, `page.css` and `page.js`.
+//! Reading order: [`scene`] (the data), [`document`] (the HTML around it), then `page.html`, `page.css`, and
+//! `page.js` with `charts.js` and `sections.js`.
 //!
 //! Invariants:
 //! - the page loads nothing from anywhere, apart from the data of a live page, which come from the same server;
@@ -12,4 +13,4 @@ pub mod document;
 pub mod scene;
 
 pub use document::Document;
-pub use scene::{Counters, Member, Node, PlacedPod, Scene, WaitingRow};
+pub use scene::{Counters, Mark, Member, Node, PlacedPod, Scene, Section, Size, Total, WaitingRow};

@@ -1,5 +1,4 @@
-"use strict";
-
+// ---------------------------------------------------------------------------------------------------------------------
 // The page has its data in the element `scene`. If that is null, the page is live: it fetches the data from the server
 // that served it, again and again. All text from the cluster is inserted as text, never as HTML.
 
@@ -44,30 +43,45 @@ function amountText(resource, amount) {
 
 /** Returns the scene with objects instead of positions in lists. */
 function decoded(scene) {
-  const pod = ([name, request, facts, node]) => ({
+  const pod = ([name, request, facts, node, before]) => ({
     name,
     request: scene.requests[request],
     facts: scene.facts[facts],
-    node,
+    node: node === undefined ? undefined : scene.nodes[node][0],
+    before,
   });
-  const nodes = scene.nodes.map(([name, zone, requested, allocatable]) => ({
+  const nodes = scene.nodes.map(([name, zone, requested, allocatable], at) => ({
     name,
     zone: scene.zones[zone],
     requested,
     allocatable,
+    copies: (scene.sizes ?? []).map(({ copies }) => copies[at]),
     pods: [],
   }));
+  for (const [at, ...mark] of scene.marks ?? []) nodes[at].mark = mark;
+  for (const [at, place] of scene.before ?? []) scene.pods[at].push(scene.places[place]);
   for (const encoded of scene.pods) nodes[encoded[3]].pods.push(encoded);
   // Objects for the pods of a node are made only when the node is opened.
   for (const node of nodes) {
     const encoded = node.pods;
     node.podCount = encoded.length;
-    node.pods = () => encoded.map(pod).map((made) => ({ ...made, node: node.name }));
+    node.pods = () => encoded.map(pod);
   }
   const order = new Intl.Collator("en", { numeric: true });
   nodes.sort((a, b) => order.compare(a.zone, b.zone) || order.compare(a.name, b.name));
   const waiting = scene.waiting.map((row) => ({ ...row, count: row.members.length, members: () => row.members.map(pod) }));
-  return { ...scene, nodes, waiting, podCount: scene.pods.length };
+  // Only some pages ask for names.
+  let [nodeNames, podNames] = [null, null];
+  const nodeNamed = (name) => (nodeNames ??= new Map(nodes.map((node) => [node.name, node]))).get(name);
+  const podNamed = (name) => {
+    podNames ??= new Map([
+      ...waiting.flatMap(({ state, message, ...row }) => row.members().map((made) => [made.name, { ...made, state, message }])),
+      ...scene.pods.map((encoded) => [encoded[0], encoded]),
+    ]);
+    const found = podNames.get(name);
+    return Array.isArray(found) ? pod(found) : found;
+  };
+  return { ...scene, nodes, waiting, podCount: scene.pods.length, nodeNamed, podNamed };
 }
 
 const view = {
@@ -78,8 +92,12 @@ const view = {
   node: null,
   row: null,
   pod: null,
+  /** Name of a pod that was opened although it did not wait any more. */
+  lost: null,
   /** Position of the box that has the keyboard's attention. */
   active: 0,
+  /** Position of the size whose copies are shown. */
+  size: 0,
   layout: null,
   samples: [],
 };
@@ -88,21 +106,24 @@ const resourceAt = () => Math.max(0, view.scene.resources.indexOf(view.resource)
 
 /** Returns the requested part of what the node offers; null if it offers none. */
 function fill(node, at = resourceAt()) {
-  return node.allocatable[at] > 0 ? node.requested[at] / node.allocatable[at] : null;
+  return node.allocatable[at] > 0 ? requestedOn(node, at) / node.allocatable[at] : null;
 }
 
 const percent = (part) => (part === null ? "none" : `${Math.floor(part * 100)}%`);
 
 function usageText(node, at) {
   const resource = view.scene.resources[at];
-  const [requested, offered] = [node.requested[at], node.allocatable[at]];
+  const [requested, offered] = [requestedOn(node, at), node.allocatable[at]];
   return `${amountText(resource, requested)} of ${amountText(resource, offered)}`;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Tables
 
-/** A table with at most ROWS_PER_PAGE rows at a time. A column has a title, a text and perhaps an action. */
+/**
+ * A table with at most ROWS_PER_PAGE rows at a time. A column has a title, a text and perhaps an action: `open` for every
+ * row, or what `link` returns.
+ */
 class Table {
   constructor(host, caption, columns) {
     this.host = host;
@@ -137,15 +158,16 @@ class Table {
   }
 
   drawRow(line, row) {
-    for (const { text, open, number } of this.columns) {
+    for (const { text, open, link, number } of this.columns) {
       const cell = line.insertCell();
       if (number) cell.className = "number";
-      if (!open) {
+      const act = open ? () => open(row) : link?.(row);
+      if (!act) {
         cell.textContent = text(row);
         continue;
       }
       const button = element("button", text(row), { type: "button", "data-key": text(row) });
-      button.addEventListener("click", () => open(row));
+      button.addEventListener("click", act);
       cell.append(button);
     }
   }
@@ -235,7 +257,7 @@ function drawBoxes() {
   canvas.style.height = `${height}px`;
   const style = getComputedStyle(document.documentElement);
   const colour = Object.fromEntries(
-    ["text", "line", "box", "used", "high", "full", "accent"].map((name) => [name, style.getPropertyValue(`--${name}`)]),
+    ["text", "line", "box", "used", "high", "full", "copies", "accent"].map((name) => [name, style.getPropertyValue(`--${name}`)]),
   );
   const pen = canvas.getContext("2d");
   pen.scale(scale, scale);
@@ -251,10 +273,17 @@ function drawBoxes() {
     const part = fill(node, at);
     pen.fillStyle = colour.box;
     pen.fillRect(x, y, size, size);
-    if (part === null) return;
-    pen.fillStyle = part >= FULL ? colour.full : part >= HIGH ? colour.high : colour.used;
-    const used = Math.min(1, part) * size;
-    pen.fillRect(x, y + size - used, size, used);
+    if (part !== null) {
+      const used = Math.min(1, part) * size;
+      const copies = Math.min(used, (requestOfCopies(node, at) / node.allocatable[at]) * size);
+      pen.fillStyle = colour.copies;
+      pen.fillRect(x, y + size - used, size, copies);
+      // With copies, many boxes are full.
+      const full = part >= FULL ? colour.full : part >= HIGH ? colour.high : colour.used;
+      pen.fillStyle = node.copies.length > 0 ? colour.used : full;
+      pen.fillRect(x, y + size - used + copies, size, used - copies);
+    }
+    drawMark(pen, node, x, y, size, colour);
   });
   drawFrames(pen, size, colour);
 }
@@ -277,7 +306,9 @@ function describe(node) {
   const at = resourceAt();
   const zone = node.zone === "" ? "no zone" : `zone ${node.zone}`;
   const used = `${view.scene.resources[at]} ${usageText(node, at)} (${percent(fill(node))})`;
-  return `${node.name}, ${zone}, ${counted(node.podCount, "pod", "pods")}, ${used}`;
+  const parts = [node.name, zone, counted(node.podCount, "pod", "pods"), used, ...markTexts(node)];
+  if (node.copies.length > 0) parts.push(counted(copiesOn(node), "copy", "copies"));
+  return parts.join(", ");
 }
 
 function activate(at) {
@@ -331,6 +362,7 @@ const amountColumns = (amounts) =>
 
 const podColumns = () => [
   { title: "Pod", text: (pod) => pod.name, open: openPod },
+  ...(view.scene.before ? [{ title: "Before", text: (pod) => pod.before ?? "" }] : []),
   ...amountColumns((pod) => pod.request),
 ];
 
@@ -359,7 +391,10 @@ function showNode() {
     resource,
     `${usageText(node, at)} (${percent(fill(node, at))})`,
   ]);
-  showFacts(byId("node-facts"), [["zone", node.zone === "" ? "none" : node.zone], ...amounts]);
+  const facts = [["zone", node.zone === "" ? "none" : node.zone], ...amounts];
+  if (node.copies.length > 0) facts.push(["copies", count(copiesOn(node))]);
+  if (node.mark) facts.push(["change", markTexts(node).join(", ")]);
+  showFacts(byId("node-facts"), facts);
   table("node-pods", `Pods on ${node.name}`, podColumns()).show(node.pods());
 }
 
@@ -414,7 +449,7 @@ function showPod(pod, facts) {
     .map((resource, at) => [resource, pod.request[at]])
     .filter(([resource, amount]) => amount !== 0 && resource !== "pods")
     .map(([resource, amount]) => [resource, amountText(resource, amount)]);
-  const path = { node: pod.node, state: pod.state, message: pod.message };
+  const path = { node: pod.node, before: pod.before, state: pod.state, message: pod.message };
   const known = Object.entries({ ...path, ...others }).filter(([, value]) => !isEmpty(value));
   showFacts(byId("pod-facts"), [...amounts, ...known.map(([name, value]) => [words(name), factText(value)])]);
   showList("pod-reasons", "Why it has no node", reasons, [
@@ -451,12 +486,16 @@ function showNodeTable() {
   if (!byId("node-list").open) return;
   const at = resourceAt();
   const rows = [...view.scene.nodes].sort((a, b) => (fill(b, at) ?? -1) - (fill(a, at) ?? -1));
+  const more = [];
+  if (view.scene.sizes) more.push({ title: "Copies", number: true, text: (node) => count(copiesOn(node)) });
+  if (view.scene.marks) more.push({ title: "Change", text: (node) => markTexts(node).join(", ") });
   table("node-table", "Nodes, the fullest first", [
     { title: "Node", text: (node) => node.name, open: openNode },
     { title: "Zone", text: (node) => node.zone },
     { title: "Pods", number: true, text: (node) => count(node.podCount) },
     { title: view.resource, number: true, text: (node) => usageText(node, at) },
     { title: "Used", number: true, text: (node) => percent(fill(node, at)) },
+    ...more,
   ]).show(rows);
 }
 
@@ -474,10 +513,11 @@ function showQueue() {
 
 function showLegend() {
   const nodes = view.scene.nodes;
-  const sum = (list) => nodes.reduce((total, node) => total + list(node)[resourceAt()], 0);
-  const all = { requested: [sum((node) => node.requested)], allocatable: [sum((node) => node.allocatable)] };
-  const texts = [all.requested[0], all.allocatable[0]].map((amount) => amountText(view.resource, amount));
-  byId("legend").textContent = `${texts.join(" of ")} requested (${percent(fill(all, 0))})`;
+  const sum = (amount) => nodes.reduce((total, node) => total + amount(node, resourceAt()), 0);
+  const [requested, offered] = [sum(requestedOn), sum((node, at) => node.allocatable[at])];
+  const texts = [requested, offered].map((amount) => amountText(view.resource, amount));
+  const part = percent(offered > 0 ? requested / offered : null);
+  byId("legend").textContent = `${texts.join(" of ")} requested (${part})`;
 }
 
 const waitingCount = () => view.scene.waiting.reduce((sum, row) => sum + row.count, 0);
@@ -501,6 +541,7 @@ function show(scene) {
   byId("notes").hidden = scene.notes.length === 0;
   byId("notes").replaceChildren(...scene.notes.map((note) => element("li", note)));
   showResources();
+  showSizes();
   showStatus();
   showLegend();
   activate(view.scene.nodes.findIndex(({ name }) => name === active));
@@ -508,6 +549,27 @@ function show(scene) {
   showNode();
   showRow();
   showQueue();
+  showSections();
+  showMarks();
+  showCourse();
+  showFound();
+}
+
+/** Shows a pod that did not wait any more, as soon as its node is known. */
+function showFound() {
+  const pod = view.lost === view.pod && view.lost !== null ? view.scene.podNamed(view.lost) : null;
+  if (!pod?.node) return;
+  view.lost = null;
+  showPod(pod, {});
+}
+
+/** Shows the nodes anew after a choice. */
+function showChoice() {
+  showLegend();
+  activate(view.active);
+  showNodeTable();
+  showNode();
+  showCourse();
 }
 
 function listen() {
@@ -528,9 +590,11 @@ function listen() {
   byId("node-list").addEventListener("toggle", showNodeTable);
   byId("resource").addEventListener("change", (event) => {
     view.resource = event.target.value;
-    showLegend();
-    activate(view.active);
-    showNodeTable();
+    showChoice();
+  });
+  byId("size").addEventListener("change", (event) => {
+    view.size = Number(event.target.value);
+    showChoice();
   });
 }
 
@@ -549,7 +613,14 @@ async function askWhy(pod) {
   const query = new URLSearchParams({ namespace, pod: name });
   try {
     const facts = await fetched(`why?${query}`);
-    if (view.pod === pod.name) showPod(pod, facts);
+    if (view.pod !== pod.name) return;
+    if (facts.state !== "notWaiting") {
+      showPod(pod, facts);
+      return;
+    }
+    showPod({ ...pod, state: "", message: "" }, { answer: `${facts.pod} ${facts.message}` });
+    view.lost = pod.name;
+    await refresh();
   } catch (error) {
     if (view.pod === pod.name) showPod(pod, { answer: error.message });
   }
@@ -595,25 +666,20 @@ function drawChart(id, title, value) {
   const number = (y) => String(Math.round(y * 100) / 100);
   const most = Math.max(...points.map(([, y]) => y), 0);
   const now = points.length > 0 ? `now ${number(points.at(-1)[1])}, at most ${number(most)}` : "no data yet";
-  const [begin, end] = [view.samples[0].at, view.samples.at(-1).at];
-  const namespace = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(namespace, "svg");
-  const attributes = { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${now}` };
-  for (const [name, text] of Object.entries(attributes)) svg.setAttribute(name, text);
-  const line = document.createElementNS(namespace, "path");
-  const x = (at) => (end > begin ? ((at - begin) / (end - begin)) * 100 : 0).toFixed(2);
-  const y = (amount) => (most > 0 ? 98 - (amount / most) * 96 : 98).toFixed(2);
-  line.setAttribute("d", points.map(([at, amount], first) => `${first === 0 ? "M" : "L"}${x(at)} ${y(amount)}`).join(""));
-  svg.append(line);
-  byId(id).replaceChildren(element("h3", `${title} (${now})`), svg);
+  drawLine(id, title, now, points, { begin: view.samples[0].at, end: view.samples.at(-1).at, most });
+}
+
+/** Fetches the data once. */
+async function refresh() {
+  const scene = await fetched("page/data");
+  show(scene);
+  sample(scene);
+  showStatus(`, ${new Date().toLocaleTimeString("en-GB")}`);
 }
 
 async function poll() {
   try {
-    const scene = await fetched("page/data");
-    show(scene);
-    sample(scene);
-    showStatus(`, ${new Date().toLocaleTimeString("en-GB")}`);
+    await refresh();
   } catch (error) {
     byId("status").textContent = `There is no newer state: ${error.message}`;
   }

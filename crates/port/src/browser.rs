@@ -13,8 +13,10 @@ use crate::{
 
 /// Path of the page. The page finds everything else relative to it.
 pub const PAGE: &str = "/debug/page";
-const DATA: &str = "/debug/page/data";
-const FIT: &str = "/debug/page/fit";
+/// Path of the page's data.
+pub const DATA: &str = "/debug/page/data";
+/// Path of the answers of the page's form.
+pub const FIT: &str = "/debug/page/fit";
 
 /// Answer to a request for data.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! A port on the loopback interface without TLS and authentication, for the page of a sandbox.
+//! A port on the loopback interface without TLS and authentication, for the page of a sandbox, or of a scheduler to which
+//! the process passes the questions on.
 //!
 //! Other web sites that the browser shows must not read the answers: requests that name another host are refused, since
 //! such a site could let its name lead to this address.
@@ -98,7 +99,7 @@ impl Open {
     async fn page(&self, asked: &RequestInfo<'_>) -> Reply {
         match self.page.answer(asked).await {
             Some(reply) => reply,
-            None if asked.path == "/debug/why" => why::answer(&self.why, asked).await,
+            None if asked.path == why::PATH => why::answer(&self.why, asked).await,
             None => reply::not_found(),
         }
     }
@@ -128,7 +129,7 @@ mod tests {
         for (path, host, expected) in [
             ("/debug/page", "127.0.0.1:80", "200"),
             ("/debug/page/data", "localhost", "200"),
-            ("/debug/why?namespace=a&pod=b", "localhost:1", "404"),
+            ("/debug/why?namespace=a&pod=b", "localhost:1", "200"),
             ("/metrics", "localhost", "404"),
             ("/debug/page", "evil.example", "403"),
             ("/debug/page/data", "localhost.evil.example:80", "403"),

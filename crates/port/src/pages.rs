@@ -174,7 +174,7 @@ impl Site {
             }
             "/flagz" => zpages::flagz(&self.flags, asked),
             "/statusz" => zpages::statusz(&self.status, asked),
-            "/debug/why" => match &self.why {
+            why::PATH => match &self.why {
                 Some(why) => why::answer(why, asked).await,
                 None => reply::not_found(),
             },

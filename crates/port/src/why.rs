@@ -4,12 +4,19 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use http::{Method, StatusCode};
+use serde_json::{Value, json};
 
 use crate::{
     pages::RequestInfo,
     query,
     reply::{self, Reply},
 };
+
+/// Path of the questions.
+pub const PATH: &str = "/debug/why";
+
+/// Value of `state` in the answer about a pod that does not wait for the scheduler.
+pub const NOT_WAITING: &str = "notWaiting";
 
 /// Answer to a question about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,16 +47,25 @@ pub(crate) async fn answer(why: &Why, asked: &RequestInfo<'_>) -> Reply {
         return reply::text(StatusCode::BAD_REQUEST, usage.to_owned());
     };
     match why(namespace.clone(), pod.clone()).await {
-        Told::State(json) => reply::nosniff(reply::typed(StatusCode::OK, "application/json", json)),
-        Told::Unknown => {
-            let message = format!(
-                "pod {namespace}/{pod} does not wait for this scheduler: it does not exist, has a node, is being deleted, \
-                 or names another scheduler\n"
-            );
-            reply::text(StatusCode::NOT_FOUND, message)
-        }
+        Told::State(state) => told(&state),
+        Told::Unknown => told(&not_waiting(&namespace, &pod).to_string()),
         Told::Unavailable(reason) => reply::text(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
     }
+}
+
+fn told(text: &str) -> Reply {
+    reply::nosniff(reply::typed(StatusCode::OK, "application/json", text.to_owned()))
+}
+
+/// Returns the answer about a pod that the scheduler does not know or no longer waits with. It is no error: a pod may get
+/// its node just before the question.
+fn not_waiting(namespace: &str, pod: &str) -> Value {
+    json!({
+        "pod": format!("{namespace}/{pod}"),
+        "state": NOT_WAITING,
+        "message": "does not wait for this scheduler: it does not exist, has a node, is being deleted, or names another \
+                    scheduler",
+    })
 }
 
 #[cfg(test)]
@@ -70,7 +86,7 @@ mod tests {
         });
         for (method, query, expected) in [
             (Method::GET, "namespace=shop&pod=web+7", 200),
-            (Method::GET, "namespace=shop&pod=other", 404),
+            (Method::GET, "namespace=shop&pod=other", 200),
             (Method::GET, "namespace=x&pod=y", 503),
             (Method::GET, "pod=y", 400),
             (Method::GET, "namespace=&pod=y", 400),
@@ -80,5 +96,11 @@ mod tests {
             let asked = RequestInfo { method: &method, path: "/debug/why", query, headers: &headers };
             assert_eq!(answer(&why, &asked).await.status().as_u16(), expected, "{method} {query}");
         }
+    }
+
+    #[test]
+    fn a_pod_that_does_not_wait_is_named_whatever_its_name_contains() {
+        let told = not_waiting("shop", "a\"b");
+        assert_eq!((&told["pod"], &told["state"]), (&json!("shop/a\"b"), &json!("notWaiting")));
     }
 }

@@ -24,7 +24,7 @@ use std::{
 
 use harbormaster_api::Timestamp;
 use harbormaster_apiserver::Store;
-use harbormaster_world::volumes::CLAIMS;
+use harbormaster_world::{volumes::CLAIMS, workloads::hash};
 use serde_json::{Value, json};
 
 use self::{
@@ -337,15 +337,4 @@ fn pod_of(owner: &Value) -> Value {
         }
     }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
-}
-
-/// Returns a short name for a template, in the letters that Kubernetes uses for generated names.
-fn hash(template: &Value) -> String {
-    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    // FNV-1a, 32 bits.
-    let hash = template
-        .to_string()
-        .bytes()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    hash.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
 }

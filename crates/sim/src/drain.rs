@@ -4,11 +4,11 @@ mod budgets;
 
 use std::collections::BTreeSet;
 
-use harbormaster_api::Pod;
+use harbormaster_api::{Pod, Str};
 use harbormaster_core::EngineConfig;
 use serde::Serialize;
 
-use crate::{inventory::Inventory, simulate::Leaving};
+use crate::{inventory::Inventory, report::Report, simulate::Leaving};
 use budgets::Budgets;
 
 /// Evictions that empty some nodes, in an order that disruption budgets allow.
@@ -86,8 +86,8 @@ impl DrainPlan {
 }
 
 /// Plans the drain of some nodes of the cluster. All of them are cordoned first, and the pending pods are scheduled as far
-/// as they fit.
-pub fn drain_plan(config: EngineConfig, mut cluster: Inventory, nodes: &[String]) -> DrainPlan {
+/// as they fit. Also returns what becomes of the pods that were pending, that come back, and that are preempted.
+pub fn drain_plan(config: EngineConfig, mut cluster: Inventory, nodes: &[String]) -> (DrainPlan, Report) {
     let is_drained = |name: &str| nodes.iter().any(|node| node == name);
     for node in cluster.nodes.iter_mut().filter(|node| is_drained(&node.name)) {
         node.unschedulable = true;
@@ -105,6 +105,9 @@ pub fn drain_plan(config: EngineConfig, mut cluster: Inventory, nodes: &[String]
         }
     }
     let (bound, pending) = (cluster.bound.clone(), cluster.pending.clone());
+    let all = bound.iter().chain(&pending);
+    let uids: Vec<(String, Str)> = all.map(|pod| (pod.full_name(), pod.uid.clone())).collect();
+    let missing_nodes = cluster.missing_nodes.clone();
     let mut drain =
         Drain { budgets: Budgets::new(&cluster), lost: BTreeSet::new(), bound, absent: Vec::new() };
     let mut world = Leaving::new(config, cluster);
@@ -123,8 +126,6 @@ pub fn drain_plan(config: EngineConfig, mut cluster: Inventory, nodes: &[String]
         drain.settle(&world);
     }
     plan.blocked = waiting.iter().map(|pod| drain.blocked(pod)).collect();
-    let uids: Vec<(String, harbormaster_api::Str)> =
-        drain.bound.iter().map(|pod| (pod.full_name(), pod.uid.clone())).collect();
     for eviction in plan.rounds.iter_mut().flat_map(|round| &mut round.evictions) {
         let uid = uids.iter().find(|(name, _)| *name == eviction.pod).map(|(_, uid)| uid);
         if let Some(report) = uid.and_then(|uid| world.report(uid)) {
@@ -133,7 +134,9 @@ pub fn drain_plan(config: EngineConfig, mut cluster: Inventory, nodes: &[String]
         }
     }
     plan.preempted = world.preempted().iter().map(|pod| pod.pod.clone()).collect();
-    plan
+    let pods = uids.iter().filter_map(|(_, uid)| world.report(uid).cloned());
+    let pods = pods.chain(world.preempted().iter().cloned()).collect();
+    (plan, Report { pods, missing_nodes, ..Report::default() })
 }
 
 fn reason_to_stay(pod: &Pod) -> Option<&'static str> {

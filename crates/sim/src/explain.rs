@@ -72,7 +72,8 @@ pub fn explain_independent(
 pub fn independent(config: &EngineConfig, cluster: Inventory) -> Report {
     let missing_nodes = cluster.missing_nodes.clone();
     let (mut judge, pending) = Judge::of(config, cluster);
-    Report { pods: pending.iter().map(|pod| judge.report(pod)).collect(), missing_nodes }
+    let pods = pending.iter().map(|pod| judge.report(pod)).collect();
+    Report { pods, missing_nodes, ..Report::default() }
 }
 
 /// Explains the pods in `report` that `concerns` selects, with the verdicts of every plugin on every node. `report`

@@ -30,7 +30,7 @@ pub use explanation::PodExplanation;
 pub use inventory::{CustomObject, Inventory, Reading};
 pub use report::{PodReport, Report};
 pub use simulate::{explain_simulated, simulate};
-pub use usage::{NodeUsage, Usage, UsageBefore};
+pub use usage::{NodeUsage, Total, Usage, UsageBefore};
 pub use why::{
     Change, Contrast, RankedNode, Remedy, Standing, Victims, Waker, Why, why, why_decided, why_independent,
     why_placed,

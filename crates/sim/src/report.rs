@@ -13,9 +13,27 @@ pub struct Report {
     pub pods: Vec<PodReport>,
     /// For each node that pods name but that does not exist, the number of these pods. `pods` does not contain them.
     pub missing_nodes: BTreeMap<String, usize>,
+    /// Pods that got or lost a node, in order. The JSON form does not contain them.
+    pub course: Vec<Turn>,
+}
+
+/// A pod that gets or loses a node during a simulation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Number of attempts so far, including the one that led to this.
+    pub attempts: usize,
+    /// `namespace/name`.
+    pub pod: String,
+    /// True if the pod gets a node.
+    pub is_placed: bool,
 }
 
 impl Report {
+    /// Returns the number of attempts for all pods.
+    pub fn attempts(&self) -> usize {
+        self.pods.iter().map(|pod| usize::try_from(pod.attempts).unwrap_or(usize::MAX)).sum()
+    }
+
     /// Returns the number of pods with the given fate.
     pub fn count(&self, fate: Fate) -> usize {
         self.pods.iter().filter(|pod| pod.fate() == fate).count()

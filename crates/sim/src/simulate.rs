@@ -28,7 +28,7 @@ use crate::{
     explain::Judge,
     explanation::PodExplanation,
     inventory::Inventory,
-    report::{PodReport, Report},
+    report::{PodReport, Report, Turn},
     verdict::pre_enqueue,
 };
 
@@ -128,6 +128,8 @@ struct SimulatedCluster<'a> {
     /// For each pod, the number of attempts since any pod was last placed or evicted.
     fruitless: FxHashMap<Str, u32>,
     placed: usize,
+    attempts: usize,
+    course: Vec<Turn>,
     missing_nodes: BTreeMap<String, usize>,
 }
 
@@ -147,6 +149,8 @@ impl<'a> SimulatedCluster<'a> {
             version: 0,
             fruitless: FxHashMap::default(),
             placed: 0,
+            attempts: 0,
+            course: Vec::new(),
             missing_nodes: cluster.missing_nodes.clone(),
         };
         world.load(&config, cluster);
@@ -246,6 +250,7 @@ impl<'a> SimulatedCluster<'a> {
     fn note(&mut self, pod: &Arc<PodInfo>, outcome: &Outcome) {
         let Some(report) = self.reports.get_mut(&pod.uid) else { return };
         report.attempts += 1;
+        self.attempts += 1;
         // Attempts that found a node also count, since the pod may lose the node before it is bound.
         *self.fruitless.entry(pod.uid.clone()).or_default() += 1;
         match outcome {
@@ -296,6 +301,8 @@ impl<'a> SimulatedCluster<'a> {
         if let Some(report) = self.reports.get_mut(uid) {
             report.node = Some(node.as_str().to_owned());
             report.message = None;
+            let pod = report.pod.clone();
+            self.course.push(Turn { attempts: self.attempts, pod, is_placed: true });
         }
         self.placed += 1;
         self.fruitless.clear();
@@ -309,6 +316,7 @@ impl<'a> SimulatedCluster<'a> {
     fn evict(&mut self, task: EvictTask) {
         let (victim, uid) = (task.victim.clone(), task.victim.uid.clone());
         let preemptor = self.name_of_preemptor(&task.preemptor);
+        self.course.push(Turn { attempts: self.attempts, pod: victim.full_name(), is_placed: false });
         if let Some(report) = self.reports.get_mut(&task.preemptor) {
             report.victims.push(victim.full_name());
         }
@@ -383,7 +391,8 @@ impl<'a> SimulatedCluster<'a> {
         }
         let pending = self.order.iter().filter_map(|uid| self.reports.remove(uid));
         let pods = pending.chain(self.evicted).collect();
-        (Report { pods, missing_nodes: self.missing_nodes }, self.engine.into_cache())
+        let report = Report { pods, missing_nodes: self.missing_nodes, course: self.course };
+        (report, self.engine.into_cache())
     }
 }
 

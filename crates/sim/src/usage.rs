@@ -82,6 +82,15 @@ impl NodeUsage {
     }
 }
 
+/// Use of all nodes together during a simulation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Total {
+    /// Number of attempts so far.
+    pub attempts: usize,
+    /// The use, of a node without a name.
+    pub usage: NodeUsage,
+}
+
 enum Sign {
     Plus,
     Minus,
@@ -148,6 +157,28 @@ impl UsageBefore {
         pods
     }
 
+    /// Returns the use of all nodes together at the start of a simulation of the same cluster, after some of the attempts
+    /// that changed it, and at the end. Returns nothing if the report tells no course.
+    pub fn course(&self, report: &Report, most: usize) -> Vec<Total> {
+        if report.course.is_empty() {
+            return Vec::new();
+        }
+        let mut usage = NodeUsage::default();
+        self.usage.nodes.iter().for_each(|node| usage.add(node));
+        let every = report.course.len().div_ceil(most.max(1));
+        let mut course = vec![Total { attempts: 0, usage: usage.clone() }];
+        for (number, turn) in (1..).zip(&report.course) {
+            if let Some(pod) = self.pods.get(&turn.pod) {
+                usage.count(pod, if turn.is_placed { Sign::Plus } else { Sign::Minus });
+            }
+            if number % every == 0 {
+                course.push(Total { attempts: turn.attempts, usage: usage.clone() });
+            }
+        }
+        course.push(Total { attempts: report.attempts(), usage });
+        course
+    }
+
     /// Returns the use after the simulation of the same cluster.
     pub fn after(mut self, report: &Report) -> Usage {
         for pod in &report.pods {
@@ -172,7 +203,7 @@ mod tests {
     use harbormaster_testkit::{node, pod};
 
     use super::*;
-    use crate::report::PodReport;
+    use crate::report::{PodReport, Turn};
 
     fn told(usage: &Usage) -> Vec<(usize, [String; 2], Option<i64>, bool)> {
         let told = |node: &NodeUsage| (node.pods.0, node.amounts(CPU), node.percent(CPU), node.is_idle());
@@ -219,5 +250,36 @@ mod tests {
         let mut both = after.nodes[0].clone();
         both.add(&after.nodes[1]);
         assert_eq!((both.pods.0, both.percent(CPU), both.percent("example.com/gpu")), (2, Some(25), None));
+    }
+
+    #[test]
+    fn the_course_begins_with_the_cluster_and_ends_with_the_last_attempt() {
+        let cluster = Inventory {
+            nodes: vec![node("a").allocatable("4", "1Gi", 9).build()],
+            bound: vec![pod("victim").cpu("2").on("a").build()],
+            pending: ["one", "two", "large"].map(|name| pod(name).cpu("1").build()).to_vec(),
+            ..Inventory::default()
+        };
+        let turn =
+            |attempts, pod: &str, is_placed| Turn { attempts, pod: format!("default/{pod}"), is_placed };
+        let course = vec![
+            turn(1, "one", true),
+            turn(2, "victim", false),
+            turn(3, "two", true),
+            turn(4, "large", true),
+        ];
+        let tried = PodReport { attempts: 9, ..PodReport::default() };
+        let report = Report { pods: vec![tried], course, ..Report::default() };
+        let told = |most| -> Vec<(usize, usize, i64)> {
+            let course = UsageBefore::of(&cluster).course(&report, most);
+            let told = |total: &Total| (total.attempts, total.usage.pods.0, total.usage.requested.milli_cpu);
+            course.iter().map(told).collect()
+        };
+        assert_eq!(
+            told(9),
+            [(0, 1, 2000), (1, 2, 3000), (2, 1, 1000), (3, 2, 2000), (4, 3, 3000), (9, 3, 3000)]
+        );
+        assert_eq!(told(2), [(0, 1, 2000), (2, 1, 1000), (4, 3, 3000), (9, 3, 3000)]);
+        assert_eq!(UsageBefore::of(&cluster).course(&Report::default(), 9), []);
     }
 }

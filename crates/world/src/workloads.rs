@@ -20,6 +20,21 @@ use crate::{
 /// Maximum number of pods per workload. A larger number is assumed to be a typo.
 const MAX_PODS: i64 = 1_000_000;
 
+/// Label with which a Deployment tells its ReplicaSets and their pods apart.
+pub const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// Returns a short name for a template or another value, in the letters that Kubernetes uses for generated names. Its own
+/// controllers choose other names.
+pub fn hash(value: &Value) -> String {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    // FNV-1a, 32 bits.
+    let hash = value
+        .to_string()
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
+}
+
 /// A field of a workload that is out of range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadError {
@@ -147,9 +162,9 @@ impl Workload {
         Some(format!("{}/{}/{}", text(owner, "/kind"), namespace(&self.value), text(owner, "/name")))
     }
 
-    /// Returns the ReplicaSet of a Deployment. In this simulation, it has the Deployment's name.
+    /// Returns the ReplicaSet of a Deployment.
     pub fn replica_set(&self) -> Option<Value> {
-        let metadata = json!({"name": name(&self.value), "namespace": namespace(&self.value)});
+        let metadata = json!({"name": self.set_name(), "namespace": namespace(&self.value)});
         let spec = json!({"selector": self.value["spec"]["selector"]});
         let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec});
         (self.kind == "Deployment").then_some(set)
@@ -213,6 +228,11 @@ impl Workload {
         }
     }
 
+    /// Returns the name of a Deployment's ReplicaSet.
+    fn set_name(&self) -> String {
+        format!("{}-{}", name(&self.value), hash(self.template()))
+    }
+
     fn pod(&self, pod_name: &str) -> Value {
         let template = self.template();
         let mut metadata = template.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -220,11 +240,15 @@ impl Workload {
         metadata.insert("namespace".into(), namespace(&self.value).into());
         metadata.remove("generateName");
         // A CronJob owns its pods through a Job of the same name.
-        let (version, owner) = match self.kind.as_str() {
-            "Deployment" => (json!("apps/v1"), "ReplicaSet"),
-            "CronJob" => (json!("batch/v1"), "Job"),
-            kind => (self.value["apiVersion"].clone(), kind),
+        let own = || name(&self.value).to_owned();
+        let (version, owner, owner_name) = match self.kind.as_str() {
+            "Deployment" => (json!("apps/v1"), "ReplicaSet", self.set_name()),
+            "CronJob" => (json!("batch/v1"), "Job", own()),
+            kind => (self.value["apiVersion"].clone(), kind, own()),
         };
+        if self.kind == "Deployment" {
+            label(&mut metadata, TEMPLATE_HASH, &hash(template));
+        }
         let of_owner = match uid(&self.value) {
             "" => key(owner, &self.value),
             uid => uid.to_owned(),
@@ -232,7 +256,7 @@ impl Workload {
         metadata.insert(
             "ownerReferences".into(),
             json!([{
-                "apiVersion": version, "kind": owner, "name": name(&self.value), "uid": of_owner, "controller": true,
+                "apiVersion": version, "kind": owner, "name": owner_name, "uid": of_owner, "controller": true,
             }]),
         );
         let mut spec = template.get("spec").cloned().unwrap_or_else(|| Map::new().into());
@@ -264,6 +288,17 @@ impl Workload {
             pod
         };
         fits(&decoded, nodes).filter(|of| lacks(*of)).map(|(node, _)| pod(node)).collect()
+    }
+}
+
+fn label(metadata: &mut Map<String, Value>, key: &str, value: &str) {
+    let labels = metadata.entry("labels").or_insert(Value::Null);
+    if labels.is_null() {
+        *labels = json!({});
+    }
+    // Labels of another type are reported when the pod is read.
+    if let Some(labels) = labels.as_object_mut() {
+        labels.insert(key.to_owned(), value.into());
     }
 }
 

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Command};
 use harbormaster_api::{Pod, Quantity, Str};
-use harbormaster_sim::{Capacity, Inventory, Reading, with_request};
+use harbormaster_framework::pod::PodInfo;
+use harbormaster_page::{Scene, Section, Size};
+use harbormaster_sim::{Capacity, Inventory, Reading, UsageBefore, simulate, with_request};
 use serde::Serialize;
 
 use super::{
     CommandError, CommandResult, Program,
     cluster::{ClusterOptions, Loaded, Progress},
+    format::Format,
     layout::{Style, Table},
-    manifest_files,
-    output::Output,
+    manifest_files, page_file,
     what_if::Settings,
 };
 
@@ -39,9 +41,9 @@ pub(crate) struct Options {
     /// Stop after this many copies
     #[arg(long, value_name = "COPIES", default_value_t = 1_000_000)]
     limit: usize,
-    /// Format of the result
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    /// Format of the result; html is a page for a browser
+    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
+    format: Format,
 }
 
 /// Copies of one size.
@@ -76,6 +78,12 @@ fn count(program: &Program, options: &Options) -> Result<(), String> {
     let pod = template(options)?;
     let sizes = sizes(&pod, sweep.as_ref());
     let pods: Vec<Pod> = sizes.iter().map(|(_, pod)| pod.clone()).collect();
+    // The page shows the cluster before the copies come.
+    let scene = matches!(options.format, Format::Html).then(|| {
+        let before = UsageBefore::of(&cluster);
+        let report = simulate(engine.clone(), cluster.clone(), &mut |_, _| {});
+        page_file::scene(before, &report, &report)
+    });
     let mut progress = Progress::new();
     let counted = harbormaster_sim::capacity(engine, cluster, &pods, options.limit, &mut |_, count| {
         progress.show(format_args!("{count} copies placed"));
@@ -86,10 +94,50 @@ fn count(program: &Program, options: &Options) -> Result<(), String> {
     let counted: Vec<Sized> =
         sizes.into_iter().zip(counted).map(|((size, _), capacity)| Sized { size, capacity }).collect();
     let render = |style| render(&pod, &counted, style);
-    match (&counted[..], &sweep) {
-        ([one], None) => options.output.print(one, render),
-        (all, _) => options.output.print(&all, render),
+    match (options.format, scene, &counted[..]) {
+        (Format::Text(output), _, [one]) if sweep.is_none() => output.print(one, render),
+        (Format::Text(output), ..) => output.print(&counted, render),
+        (Format::Html, scene, _) => page_file::print(&with_room(scene.unwrap_or_default(), &pods, &counted)),
     }
+}
+
+/// Returns the page of the cluster with the room for copies.
+fn with_room(mut scene: Scene, pods: &[Pod], counted: &[Sized]) -> Scene {
+    let of_pod = |(pod, sized): (&Pod, &Sized)| Size {
+        title: sized.size.clone().unwrap_or_else(|| pod.full_name()),
+        request: PodInfo::standalone(pod.clone()).request().clone(),
+        copies: scene
+            .nodes
+            .iter()
+            .map(|node| sized.capacity.nodes.get(&node.name).copied().unwrap_or_default())
+            .collect(),
+    };
+    scene.sizes = pods.iter().zip(counted).map(of_pod).collect();
+    scene.title = "Room for copies of a pod".to_owned();
+    let name = pods.first().map(Pod::full_name).unwrap_or_default();
+    scene.sections = match counted {
+        [Sized { size: None, capacity }] => sections_of_one(&name, capacity),
+        all => vec![Section {
+            bars: bars(all),
+            ..page_file::section(&format!("Copies of {name} by size"), Vec::new(), table(all))
+        }],
+    };
+    scene
+}
+
+fn sections_of_one(name: &str, capacity: &Capacity) -> Vec<Section> {
+    let lines = vec![how_many(name, capacity), limit(capacity)];
+    let mut sections = vec![page_file::section("Room for copies", lines, by_count(capacity))];
+    if !capacity.zones.is_empty() {
+        let bars = capacity.zones.iter().map(|(zone, copies)| (zone.clone(), *copies)).collect();
+        let section = page_file::section("Copies by zone", Vec::new(), by_zone(capacity));
+        sections.push(Section { bars, ..section });
+    }
+    sections
+}
+
+fn bars(all: &[Sized]) -> Vec<(String, usize)> {
+    all.iter().map(|sized| (sized.size.clone().unwrap_or_default(), sized.capacity.copies)).collect()
 }
 
 /// Reads the pod, or the first pod of the workload.
@@ -166,20 +214,41 @@ fn render(pod: &Pod, counted: &[Sized], style: Style) -> String {
     let title = style.title(&format!("Room for copies of {}", pod.full_name()));
     title
         + &match counted {
-            [Sized { size: None, capacity }] => one(pod, capacity, style),
-            all => table(all, style),
+            [Sized { size: None, capacity }] => one(&pod.full_name(), capacity, style),
+            all => table(all).render(style),
         }
 }
 
 /// Renders the copies of one size: in all, by zone, and the nodes that get equally many.
-fn one(pod: &Pod, capacity: &Capacity, style: Style) -> String {
-    let fit = format!("{} {} of {} fit", capacity.copies, copies(capacity.copies), pod.full_name());
-    let mut text = style.paragraph(&fit);
+fn one(name: &str, capacity: &Capacity, style: Style) -> String {
+    let mut text = style.paragraph(&how_many(name, capacity));
     if !capacity.zones.is_empty() {
-        let mut table = Table::new(["ZONE", "COPIES"]);
-        capacity.zones.iter().for_each(|(zone, copies)| table.add([zone.into(), (*copies).into()]));
-        text += &format!("\n{}", table.render(style));
+        text += &format!("\n{}", by_zone(capacity).render(style));
     }
+    text += &format!("\n{}", by_count(capacity).render(style));
+    text + "\n" + &style.paragraph(&limit(capacity))
+}
+
+fn how_many(name: &str, capacity: &Capacity) -> String {
+    format!("{} {} of {name} fit", capacity.copies, copies(capacity.copies))
+}
+
+/// Returns the reason why there are no more copies.
+fn limit(capacity: &Capacity) -> String {
+    match &capacity.message {
+        Some(message) => format!("A further copy waits: {message}"),
+        None => "The limit was reached; --limit raises it.".to_owned(),
+    }
+}
+
+fn by_zone(capacity: &Capacity) -> Table {
+    let mut table = Table::new(["ZONE", "COPIES"]);
+    capacity.zones.iter().for_each(|(zone, copies)| table.add([zone.into(), (*copies).into()]));
+    table
+}
+
+/// Returns one row for the nodes that get equally many copies.
+fn by_count(capacity: &Capacity) -> Table {
     let mut alike: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     capacity.nodes.iter().for_each(|(node, copies)| alike.entry(*copies).or_default().push(node));
     let mut table = Table::new(["NODES", "COPIES ON EACH", "EXAMPLE"]);
@@ -187,19 +256,15 @@ fn one(pod: &Pod, capacity: &Capacity, style: Style) -> String {
         let example = nodes.first().copied().unwrap_or_default();
         table.add([nodes.len().into(), (*copies).into(), example.into()]);
     }
-    text += &format!("\n{}", table.render(style));
-    match &capacity.message {
-        Some(message) => text + "\n" + &style.paragraph(&format!("A further copy waits: {message}")),
-        None => text + "\n" + &style.paragraph("The limit was reached; --limit raises it."),
-    }
+    table
 }
 
 fn copies(count: usize) -> &'static str {
     if count == 1 { "copy" } else { "copies" }
 }
 
-/// Renders one row for each size.
-fn table(all: &[Sized], style: Style) -> String {
+/// Returns one row for each size.
+fn table(all: &[Sized]) -> Table {
     let mut table = Table::new(["SIZE", "COPIES", "NODES", "BY ZONE", "A FURTHER COPY WAITS"]);
     for Sized { size, capacity } in all {
         let zones = capacity.zones.iter().map(|(zone, copies)| format!("{zone} {copies}"));
@@ -212,7 +277,7 @@ fn table(all: &[Sized], style: Style) -> String {
             capacity.message.as_deref().unwrap_or("limit reached").into(),
         ]);
     }
-    table.render(style)
+    table
 }
 
 #[cfg(test)]

@@ -67,9 +67,10 @@ pub(crate) struct ClusterOptions {
     feature_gates: Vec<String>,
 }
 
-/// The text of all manifests.
+/// The text of all manifests, and of the configuration.
 pub(crate) struct ClusterText {
     sources: Vec<Source>,
+    config: Option<Source>,
     /// Release of Kubernetes that the manifests are for.
     release: Release,
 }
@@ -94,6 +95,11 @@ impl Loaded {
 pub(crate) struct CalledExtenders(Option<Arc<Witness>>);
 
 impl ClusterOptions {
+    /// Returns true if the flags name a configuration.
+    pub(crate) fn has_config(&self) -> bool {
+        self.config.is_some()
+    }
+
     /// Reads the cluster and the configuration, with edits. Prints warnings and notes to standard error.
     ///
     /// # Errors
@@ -109,7 +115,16 @@ impl ClusterOptions {
     /// # Errors
     /// If a file or the cluster cannot be read.
     pub(crate) fn text(&self, program: &Program) -> Result<ClusterText, String> {
-        let mut text = ClusterText { sources: Vec::new(), release: SIMULATED };
+        self.text_with(program, None)
+    }
+
+    /// Reads like [`Self::text`]. `config` is the configuration if the flags name none.
+    ///
+    /// # Errors
+    /// If a file or the cluster cannot be read.
+    pub(crate) fn text_with(&self, program: &Program, config: Option<Source>) -> Result<ClusterText, String> {
+        let config = self.config.as_deref().map(files::read).transpose()?.or(config);
+        let mut text = ClusterText { sources: Vec::new(), config, release: SIMULATED };
         if self.files.is_empty() || self.access.is_given() {
             self.read_cluster(program, &mut text)?;
         }
@@ -119,7 +134,7 @@ impl ClusterOptions {
 
     /// Adds the objects of the kubeconfig's cluster, as a list in JSON.
     fn read_cluster(&self, program: &Program, text: &mut ClusterText) -> Result<(), String> {
-        let export = Export::new(program, self.config.as_deref())?;
+        let export = Export::new(program, text.config.as_ref())?;
         let mut list = String::from(r#"{"apiVersion":"v1","kind":"List","items":["#);
         let mut progress = Progress::new();
         let mut count = 0;
@@ -154,7 +169,7 @@ impl ClusterOptions {
         let version = self.emulated_version.clone().unwrap_or_else(|| text.release.to_string());
         let features = features(&version, &self.feature_gates)?;
         let choices = Choices { features, parity: self.parity, ..program.choices() };
-        let mut setup = self.setup(&choices, edits)?;
+        let mut setup = setup(text.config.as_ref(), &choices, edits)?;
         if self.no_extenders {
             setup.engine.extenders = Extenders::default();
         }
@@ -174,24 +189,22 @@ impl ClusterOptions {
         let lines = warnings.chain(notes).collect();
         Ok(Loaded { engine: setup.engine, cluster, extenders: CalledExtenders(witness), lines })
     }
+}
 
-    /// Reads the configuration, and sets the fields that the edits name.
-    fn setup(&self, choices: &Choices, edits: &[Step]) -> Result<Setup, String> {
-        let source = self.config.as_deref().map(files::read).transpose()?;
-        let config = source.as_ref().map(|source| (source.name.as_str(), source.text.as_str()));
-        let setup = Setup::read(config, choices).map_err(|e| e.to_string())?;
-        let (steps, settings): (Vec<&Step>, Vec<Setting>) = edits.iter().filter_map(setting).unzip();
-        if settings.is_empty() {
-            return Ok(setup);
-        }
-        let text = config.map(|(_, text)| text);
-        let text = with_settings(text, &setup.config, &settings)
-            .map_err(|(at, why)| format!("{}: {why}", named(steps[at], &settings[at])))?;
-        let name: Vec<String> =
-            steps.iter().zip(&settings).map(|(step, setting)| named(step, setting)).collect();
-        let changed = Setup::read(Some((&name.join(" ")[..], &text)), choices);
-        changed.map_err(|errors| errors.without_positions().to_string())
+/// Reads the configuration, and sets the fields that the edits name.
+fn setup(config: Option<&Source>, choices: &Choices, edits: &[Step]) -> Result<Setup, String> {
+    let config = config.map(|source| (source.name.as_str(), source.text.as_str()));
+    let setup = Setup::read(config, choices).map_err(|e| e.to_string())?;
+    let (steps, settings): (Vec<&Step>, Vec<Setting>) = edits.iter().filter_map(setting).unzip();
+    if settings.is_empty() {
+        return Ok(setup);
     }
+    let text = config.map(|(_, text)| text);
+    let text = with_settings(text, &setup.config, &settings)
+        .map_err(|(at, why)| format!("{}: {why}", named(steps[at], &settings[at])))?;
+    let name: Vec<String> = steps.iter().zip(&settings).map(|(step, setting)| named(step, setting)).collect();
+    let changed = Setup::read(Some((&name.join(" ")[..], &text)), choices);
+    changed.map_err(|errors| errors.without_positions().to_string())
 }
 
 /// Returns the change of the configuration that a step makes, if it makes one.

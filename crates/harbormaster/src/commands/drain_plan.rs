@@ -1,14 +1,18 @@
 //! The `drain-plan` command.
 
+use std::collections::HashSet;
+
 use clap::{Args, Command};
 use harbormaster_api::similar::did_you_mean;
-use harbormaster_sim::{DrainPlan, Inventory, drain::Eviction};
+use harbormaster_page::Scene;
+use harbormaster_sim::{DrainPlan, Inventory, Report, UsageBefore, drain::Eviction};
 
 use super::{
     CommandError, CommandResult, Program,
     cluster::{ClusterOptions, Loaded},
+    format::Format,
     layout::{Cell, Colour, Style, Table},
-    output::Output,
+    page_file::{self, Move, Moves},
     what_if::Settings,
 };
 
@@ -29,9 +33,9 @@ pub(crate) struct Options {
     /// Exit with code 2 if a pod cannot be evicted, or finds no room
     #[arg(long)]
     exit_code: bool,
-    /// Format of the plan
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    /// Format of the plan; html is a page for a browser
+    #[arg(short = 'o', long = "output", value_enum, default_value_t)]
+    format: Format,
 }
 
 pub(crate) fn command() -> Command {
@@ -57,10 +61,37 @@ fn plan(program: &Program, options: &Options) -> Result<DrainPlan, String> {
     let Loaded { engine, cluster, extenders, .. } =
         options.cluster.load(program, &options.settings.steps())?;
     let nodes = known(&options.nodes, &cluster)?;
-    let plan = harbormaster_sim::drain_plan(engine, cluster, &nodes);
+    let before = cluster.clone();
+    let (plan, report) = harbormaster_sim::drain_plan(engine, cluster, &nodes);
     extenders.check()?;
-    options.output.print(&plan, |style| render(&plan, style))?;
+    match options.format {
+        Format::Text(output) => output.print(&plan, |style| render(&plan, style))?,
+        Format::Html => page_file::print(&scene(&plan, &report, before))?,
+    }
     Ok(plan)
+}
+
+/// Returns a page of the drained cluster, with the plan.
+fn scene(plan: &DrainPlan, report: &Report, mut cluster: Inventory) -> Scene {
+    let gone: HashSet<&str> =
+        plan.evictions().filter(|one| one.owner.is_none()).map(|one| one.pod.as_str()).collect();
+    cluster.bound.retain(|pod| !gone.contains(pod.full_name().as_str()));
+    let mut scene = page_file::scene(UsageBefore::of(&cluster), report, report);
+    let moved = plan.evictions().map(|Eviction { pod, node, to, .. }| Move {
+        pod,
+        from: Some(node),
+        to: to.as_deref(),
+        is_new: false,
+    });
+    let moves = Moves {
+        cordoned: plan.nodes.iter().map(String::as_str).collect(),
+        pods: moved.collect(),
+        ..Moves::default()
+    };
+    page_file::mark(&mut scene, &moves);
+    scene.title = "Plan of a drain".to_owned();
+    scene.sections.push(page_file::section("Order of the evictions", summary(plan), table(plan)));
+    scene
 }
 
 /// Returns the nodes, each once.
@@ -79,6 +110,16 @@ fn known(wanted: &[String], cluster: &Inventory) -> Result<Vec<String>, String> 
 }
 
 fn render(plan: &DrainPlan, style: Style) -> String {
+    let rows = if plan.rounds.is_empty() && plan.blocked.is_empty() {
+        String::new()
+    } else {
+        format!("{}\n", table(plan).render(style))
+    };
+    let summary = summary(plan).iter().map(|line| style.paragraph(line)).collect::<String>();
+    style.title("Plan of the drain") + &rows + &summary
+}
+
+fn table(plan: &DrainPlan) -> Table {
     let mut table = Table::new(["ROUND", "POD", "FROM", "TO", "NOTE"]);
     for (number, round) in (1_usize..).zip(&plan.rounds) {
         for Eviction { pod, node, owner, to, message } in &round.evictions {
@@ -94,13 +135,7 @@ fn render(plan: &DrainPlan, style: Style) -> String {
         let to = Cell::coloured("<blocked>", Colour::Red);
         table.add(["".into(), (&blocked.pod).into(), (&blocked.node).into(), to, (&blocked.message).into()]);
     }
-    let rows = if plan.rounds.is_empty() && plan.blocked.is_empty() {
-        String::new()
-    } else {
-        format!("{}\n", table.render(style))
-    };
-    let summary = summary(plan).iter().map(|line| style.paragraph(line)).collect::<String>();
-    style.title("Plan of the drain") + &rows + &summary
+    table
 }
 
 /// Returns lines such as `5 pods leave in 2 rounds; 1 finds no room`.

@@ -14,7 +14,7 @@ use super::{
     CommandError, CommandResult, Program,
     anonymise::Anonymiser,
     export::{Access, Export},
-    files::COMPRESSED,
+    files::{self, COMPRESSED},
 };
 
 /// Arguments of `dump`.
@@ -47,7 +47,8 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
-    let dumped = Export::new(program, options.config.as_deref()).and_then(|export| {
+    let config = options.config.as_deref().map(files::read).transpose();
+    let dumped = config.and_then(|config| Export::new(program, config.as_ref())).and_then(|export| {
         let path = options.output.as_deref();
         match path {
             None => dump(options, &export, &mut BufWriter::new(io::stdout().lock())),

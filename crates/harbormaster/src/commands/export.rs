@@ -7,9 +7,10 @@ use harbormaster_api::device_versions;
 use harbormaster_client::{ApiClient, ApiError, ConnectionConfig};
 use harbormaster_framework::fetch::Source;
 use harbormaster_setup::Setup;
+use harbormaster_yaml::Source as Config;
 use serde_json::{Value, json};
 
-use super::{Program, files, server_version};
+use super::{Program, server_version};
 
 /// Flags that name a cluster.
 #[derive(Clone, Debug, Default, Args)]
@@ -122,11 +123,11 @@ pub(super) struct Export {
 }
 
 impl Export {
-    /// Returns the export for the plugins of a configuration file.
+    /// Returns the export for the plugins of a configuration.
     ///
     /// # Errors
     /// If the configuration is wrong.
-    pub(super) fn new(program: &Program, config: Option<&str>) -> Result<Self, String> {
+    pub(super) fn new(program: &Program, config: Option<&Config>) -> Result<Self, String> {
         let listed = |group: &str, version: &str, plural: &str, kind: &str| ListedKind {
             group: group.to_owned(),
             version: version.to_owned(),
@@ -137,8 +138,7 @@ impl Export {
             names.iter().map(move |(plural, kind)| listed(group, version, plural, kind))
         });
         let mut export = Self { kinds: all.collect(), sources: Vec::new() };
-        let Some(path) = config else { return Ok(export) };
-        let config = files::read(path)?;
+        let Some(config) = config else { return Ok(export) };
         let setup = Setup::read(Some((&config.name, &config.text)), &program.choices());
         let engine = setup.map_err(|e| e.to_string())?.engine;
         export.sources = engine.sources();

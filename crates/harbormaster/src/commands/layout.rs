@@ -150,6 +150,13 @@ impl Table {
         self.rows.push(row.into_iter().collect());
     }
 
+    /// Returns the titles of the columns, and the texts of the rows.
+    #[cfg(feature = "simulate")]
+    pub(crate) fn into_texts(self) -> (Vec<String>, Vec<Vec<String>>) {
+        let texts = |row: Vec<Cell>| row.into_iter().map(|cell| cell.text).collect();
+        (self.header, self.rows.into_iter().map(texts).collect())
+    }
+
     /// Returns the width of the table if nothing is wrapped.
     #[cfg(feature = "simulate")]
     pub(crate) fn width(&self) -> usize {

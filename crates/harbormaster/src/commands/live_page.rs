@@ -76,10 +76,9 @@ async fn data(
 
 fn scene(dump: &Dump, counters: Option<Counters>) -> Scene {
     let nodes: Vec<&DumpedNode> = dump.nodes.iter().filter(|node| !node.deleted).collect();
-    let placed = nodes
-        .iter()
-        .enumerate()
-        .flat_map(|(at, node)| node.pods.iter().map(move |pod| PlacedPod { node: at, pod: member(pod) }));
+    let placed = nodes.iter().enumerate().flat_map(|(at, node)| {
+        node.pods.iter().map(move |pod| PlacedPod { node: at, pod: member(pod), before: None })
+    });
     let parts = [
         ("active", &dump.active),
         ("backoff", &dump.backoff),
@@ -90,11 +89,11 @@ fn scene(dump: &Dump, counters: Option<Counters>) -> Scene {
     ];
     Scene {
         title: "Harbormaster".to_owned(),
-        notes: Vec::new(),
         pods: placed.collect(),
         nodes: nodes.iter().map(|node| boxed(node)).collect(),
         waiting: parts.into_iter().flat_map(|(state, pods)| rows(state, pods)).collect(),
         counters,
+        ..Scene::default()
     }
 }
 
@@ -104,6 +103,7 @@ fn boxed(node: &DumpedNode) -> Node {
         zone: node.zone.as_ref().map(ToString::to_string).unwrap_or_default(),
         requested: node.requested.clone(),
         allocatable: node.allocatable.clone(),
+        mark: None,
     }
 }
 

@@ -241,7 +241,7 @@ impl Replay<'_> {
             )),
             Told::Waits(state) => {
                 let value = serde_json::to_value(state).map_err(|e| e.to_string())?;
-                options.output.print(state, |style| why_running::render(&value, style))
+                options.output.print(state, |style| why_running::state(&value, style))
             }
             Told::Placed { placement, files, mode } => {
                 let decided = self.explain(pod, (placement, *mode), files)?;

@@ -1,8 +1,5 @@
 //! The `simulate` command.
 
-mod format;
-mod page;
-
 use std::{
     cell::Cell,
     collections::HashSet,
@@ -12,6 +9,7 @@ use std::{
 use clap::{Args, Command};
 use harbormaster_api::similar::did_you_mean;
 use harbormaster_core::EngineConfig;
+use harbormaster_manifests::edits::Step;
 use harbormaster_sim::{
     Difference, Inventory, Outcome, PodExplanation, PodReport, Report, Usage, UsageBefore, difference,
     explain_independently, explain_simulated,
@@ -21,12 +19,12 @@ use serde::{Serialize, Serializer, ser::SerializeSeq as _};
 use super::{
     CommandError, CommandResult, Program,
     cluster::{ClusterOptions, Loaded, Progress},
+    format::Format,
     layout::Style,
     output::{Output, printed},
-    table, usage,
+    page_file, table, usage,
     what_if::{self, Changes},
 };
-use format::Format;
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 any error; with --exit-code, 2 if one of the pods shown is unschedulable or preempted \
      (gated pods and pods of other schedulers do not count). With --drain and the like, 2 if the change leaves one of the \
@@ -73,7 +71,10 @@ pub(crate) fn command() -> Command {
 pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
     let has_failed = |report: Report| report.pods.iter().any(table::has_failed);
     let failed = match (options.format, options.changes.is_empty()) {
-        (Format::Html, _) => page(program, options).map(has_failed),
+        (Format::Html, true) => page(program, options).map(has_failed),
+        (Format::Html, false) => {
+            page_of_changes(program, options).map(|told| told.pods.iter().any(what_if::is_harmed))
+        }
         (Format::Text(output), true) => simulate(program, options, output).map(has_failed),
         (Format::Text(output), false) => {
             compare(program, options, output).map(|told| told.pods.iter().any(what_if::is_harmed))
@@ -119,40 +120,74 @@ fn simulate(program: &Program, options: &Options, output: Output) -> Result<Repo
 
 /// Simulates, and prints a page for a browser.
 fn page(program: &Program, options: &Options) -> Result<Report, String> {
-    if options.explain || !options.changes.is_empty() {
-        return Err("the page of -o html shows one simulation: leave out --explain and changes".to_owned());
-    }
+    refuse_explanations(options)?;
     let Loaded { engine, cluster, extenders, .. } = options.cluster.load(program, &[])?;
     let before = UsageBefore::of(&cluster);
     let all = place(options, engine, cluster);
     extenders.check()?;
     let shown = shown(options, &all)?;
-    let page = harbormaster_page::Document::with(&page::scene(before, &all, &shown));
-    printed(|out| out.write_all(page.html.as_bytes()))?;
+    page_file::print(&page_file::scene(before, &all, &shown))?;
     Ok(shown)
+}
+
+/// Simulates the cluster without and with the changes, and prints a page of the changed cluster.
+fn page_of_changes(program: &Program, options: &Options) -> Result<Difference, String> {
+    refuse_explanations(options)?;
+    let (steps, text) = (options.changes.steps()?, options.cluster.text(program)?);
+    let changed = options.cluster.load_edited(program, &text, &steps)?;
+    changed.print_notes();
+    let usage = UsageBefore::of(&changed.cluster);
+    let (before, _) = outcome(options, options.cluster.load_edited(program, &text, &[])?)?;
+    let (after, all) = outcome(options, changed)?;
+    let told = told(options, &steps, &before, &after);
+    let mut scene = page_file::scene(usage, &all, &selected(options, &all));
+    page_file::mark(&mut scene, &what_if::moves(&told));
+    scene.sections.push(what_if::section(&told, options.all));
+    page_file::print(&scene)?;
+    Ok(told)
+}
+
+fn refuse_explanations(options: &Options) -> Result<(), String> {
+    match options.explain {
+        true => Err("-o html shows no verdicts of plugins: leave out --explain".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Simulates a cluster, and returns all its pods at the end.
+fn outcome(options: &Options, loaded: Loaded) -> Result<(Outcome, Report), String> {
+    let Loaded { engine, cluster, extenders, .. } = loaded;
+    let outcome = Outcome::before(&cluster);
+    let report = place(options, engine, cluster);
+    extenders.check()?;
+    Ok((outcome.after(&report), report))
+}
+
+/// Returns the difference that the changes make to the pods that `--pod` selects.
+fn told(options: &Options, steps: &[Step], before: &Outcome, after: &Outcome) -> Difference {
+    let mut told = difference(before, after);
+    told.changes = steps.iter().map(|step| step.edit.to_string()).collect();
+    let is_wanted = |pod: &str| options.pods.is_empty() || options.pods.iter().any(|name| is_name(pod, name));
+    told.pods.retain(|pod| is_wanted(&pod.pod));
+    told
 }
 
 /// Simulates the cluster without and with the changes, and prints the difference.
 fn compare(program: &Program, options: &Options, output: Output) -> Result<Difference, String> {
     let (steps, text) = (options.changes.steps()?, options.cluster.text(program)?);
-    let run = |Loaded { engine, cluster, extenders, .. }: Loaded| {
-        let outcome = Outcome::before(&cluster);
-        let usage = options.usage.then(|| UsageBefore::of(&cluster));
-        let report = place(options, engine, cluster);
-        extenders.check()?;
+    let run = |loaded: Loaded| {
+        let usage = options.usage.then(|| UsageBefore::of(&loaded.cluster));
+        let (outcome, report) = outcome(options, loaded)?;
         let usage = usage.map(|before| before.after(&report));
-        Ok::<(Outcome, Option<Usage>, Report), String>((outcome.after(&report), usage, report))
+        Ok::<(Outcome, Option<Usage>, Report), String>((outcome, usage, report))
     };
     let changed = options.cluster.load_edited(program, &text, &steps)?;
     changed.print_notes();
     let again = options.explain.then(|| (changed.engine.clone(), changed.cluster.clone()));
     let (before, used_before, _) = run(options.cluster.load_edited(program, &text, &[])?)?;
     let (after, used_after, all) = run(changed)?;
-    let mut told = difference(&before, &after);
+    let mut told = told(options, &steps, &before, &after);
     told.usage = used_before.zip(used_after);
-    told.changes = steps.iter().map(|step| step.edit.to_string()).collect();
-    told.pods
-        .retain(|pod| options.pods.is_empty() || options.pods.iter().any(|name| is_name(&pod.pod, name)));
     let shown: HashSet<&str> = told.pods.iter().map(|pod| pod.pod.as_str()).collect();
     let concerns = |pod: &PodReport| shown.contains(pod.pod.as_str());
     let explained = Explained { independent: options.independent, all: &all, concerns: &concerns };
@@ -195,8 +230,12 @@ fn shown(options: &Options, all: &Report) -> Result<Report, String> {
             return Err(format!("no pod without a node is named {name:?}{}", did_you_mean(name, known)));
         }
     }
+    Ok(selected(options, all))
+}
+
+fn selected(options: &Options, all: &Report) -> Report {
     let pods = all.pods.iter().filter(|pod| is_wanted(options, pod)).cloned().collect();
-    Ok(Report { pods, missing_nodes: all.missing_nodes.clone() })
+    Report { pods, missing_nodes: all.missing_nodes.clone(), ..Report::default() }
 }
 
 fn is_wanted(options: &Options, pod: &PodReport) -> bool {

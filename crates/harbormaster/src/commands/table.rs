@@ -264,8 +264,11 @@ mod tests {
             node: Some(format!("n{}", i % 7)),
             ..PodReport::default()
         };
-        let report =
-            Report { pods: (0..60).map(pod).collect(), missing_nodes: [("n9".to_owned(), 3)].into() };
+        let report = Report {
+            pods: (0..60).map(pod).collect(),
+            missing_nodes: [("n9".to_owned(), 3)].into(),
+            ..Report::default()
+        };
         let text = render(&report, false, Style::default());
         assert!(text.contains("\na/web-* (60 pods)  7 nodes"), "{text}");
         let sum =

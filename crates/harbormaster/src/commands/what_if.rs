@@ -11,6 +11,7 @@ use harbormaster_manifests::{
     edits::{Edit, ObjectName, Step},
     scenario,
 };
+use harbormaster_page::Section;
 use harbormaster_sim::{
     Difference, PodReport,
     difference::{ChangedPod, Effect},
@@ -20,6 +21,7 @@ use super::{
     alike::{self, Row},
     files,
     layout::{Colour, Style, Table},
+    page_file::{self, Move, Moves},
     table,
 };
 
@@ -221,21 +223,68 @@ pub(crate) fn is_harmed(pod: &ChangedPod) -> bool {
 
 /// Renders the difference that the changes make. Similar pods share a row if there are many, unless `all` is set.
 pub(crate) fn render(told: &Difference, all: bool, style: Style) -> String {
-    let mut text = style.title("Difference that changes make")
-        + &style.paragraph(&format!("If you {}:", told.changes.join(", then ")));
+    let mut text = style.title("Difference that changes make") + &style.paragraph(&assumption(told));
     if !told.pods.is_empty() {
-        text += "\n";
-        text += &pods(&told.pods, all, style);
+        let (table, shares_rows) = pods(&told.pods, all);
+        text += &format!("\n{}", table.render(style));
+        if shares_rows {
+            text += &style.paragraph("(similar pods share a row; --all shows each)");
+        }
     }
-    text += &format!("\n{}", style.paragraph(&summary(told)));
+    text + "\n" + &sums(told).iter().map(|line| style.paragraph(line)).collect::<String>()
+}
+
+/// Returns the difference as a section of a page.
+pub(crate) fn section(told: &Difference, all: bool) -> Section {
+    let mut lines = vec![assumption(told)];
+    lines.extend(sums(told));
+    let nodes = &told.nodes;
+    for (what, names) in
+        [("New", &nodes.added), ("Removed", &nodes.removed), ("No longer open for pods", &nodes.cordoned)]
+    {
+        if !names.is_empty() {
+            lines.push(format!("{what}: {}.", names.join(", ")));
+        }
+    }
+    page_file::section("What changes", lines, pods(&told.pods, all).0)
+}
+
+/// Returns what changes on the nodes and pods of a page.
+pub(crate) fn moves(told: &Difference) -> Moves<'_> {
+    Moves {
+        new_nodes: told.nodes.added.iter().map(String::as_str).collect(),
+        cordoned: told.nodes.cordoned.iter().map(String::as_str).collect(),
+        pods: told.pods.iter().map(moved).collect(),
+    }
+}
+
+fn moved(changed: &ChangedPod) -> Move<'_> {
+    fn node(pod: Option<&PodReport>) -> Option<&str> {
+        pod?.node.as_deref()
+    }
+    Move {
+        pod: &changed.pod,
+        from: node(changed.before.as_ref()),
+        to: node(changed.after.as_ref()),
+        is_new: changed.before.is_none(),
+    }
+}
+
+fn assumption(told: &Difference) -> String {
+    format!("If you {}:", told.changes.join(", then "))
+}
+
+/// Returns the numbers of pods that change, and of those that have nodes.
+fn sums(told: &Difference) -> [String; 2] {
     let have = |totals: &std::collections::BTreeMap<&str, usize>| {
         format!("{} of {}", totals.get("placed").copied().unwrap_or(0), totals.values().sum::<usize>())
     };
     let line = format!("{} pods have a node, instead of {}", have(&told.after), have(&told.before));
-    text + &style.paragraph(&line)
+    [summary(told), line]
 }
 
-fn pods(changed: &[ChangedPod], all: bool, style: Style) -> String {
+/// Returns one row for each pod or for similar pods, and true if pods share rows.
+fn pods(changed: &[ChangedPod], all: bool) -> (Table, bool) {
     let rows: Vec<(Row, Row)> = changed.iter().map(rows).collect();
     let after = rows.iter().map(|(_, after)| after.clone()).collect();
     let groups: Vec<Vec<Row>> = match all {
@@ -252,11 +301,7 @@ fn pods(changed: &[ChangedPod], all: bool, style: Style) -> String {
             .collect();
         table.add([alike::pods(group), alike::places(&before), alike::places(group), alike::message(group)]);
     }
-    let mut text = table.render(style);
-    if groups.len() < changed.len() {
-        text += &style.paragraph("(similar pods share a row; --all shows each)");
-    }
-    text
+    (table, groups.len() < changed.len())
 }
 
 /// Returns the rows of a pod before and after the change.

@@ -1,21 +1,19 @@
 //! The `why` command.
 
-use std::path::PathBuf;
-
 use clap::{Args, Command};
 use harbormaster_api::{Pod, similar::did_you_mean};
-use harbormaster_client::{ConnectionConfig, Overrides};
 use harbormaster_manifests::edits::ObjectName;
 use harbormaster_sim::{Change, Contrast, Inventory, Remedy, Standing, Victims, Waker, Why, report::Fate};
 
 use super::{
     CommandError, CommandResult, Program,
-    cluster::{ClusterOptions, Loaded, Progress},
+    cluster::{ClusterOptions, ClusterText, Loaded, Progress},
     layout::{Cell, Colour, Style, Table},
     output::Output,
+    running::Credentials,
     table,
     what_if::Settings,
-    why_running,
+    why_running::{self, Running},
 };
 
 const NOTES: &str = "The other pending pods are scheduled first, as far as they fit, unless --independent is given. Every change that is shown has been tried: with it, the \
@@ -34,20 +32,14 @@ pub(crate) struct Options {
     cluster: ClusterOptions,
     #[command(flatten)]
     settings: Settings,
-    /// Ask a running scheduler instead of reading manifests: the address of its secure port, such as https://host:10259.
-    /// The credentials of the kubeconfig must allow GET on /debug/why, and its authority must be that of the scheduler's
-    /// certificate, unless the flags below replace them
+    /// Also ask the running scheduler of the kubeconfig's cluster: the address of its secure port, such as
+    /// https://host:10259. The credentials of the kubeconfig must allow GET on /debug/why, and its authority must be that of
+    /// the scheduler's certificate, unless the flags below replace them. Changes are looked for in the cluster, with the
+    /// scheduler's own configuration if the credentials allow GET on /configz
     #[arg(long, value_name = "URL", conflicts_with = "files")]
     from: Option<String>,
-    /// With --from: a file that contains a bearer token
-    #[arg(long, value_name = "FILE", requires = "from")]
-    token_file: Option<PathBuf>,
-    /// With --from: the certificate of the authority that signed the scheduler's certificate, or that certificate itself
-    #[arg(long, value_name = "FILE", requires = "from")]
-    certificate_authority: Option<PathBuf>,
-    /// With --from: accept every certificate
-    #[arg(long, requires = "from", conflicts_with = "certificate_authority")]
-    insecure_skip_tls_verify: bool,
+    #[command(flatten)]
+    credentials: Credentials,
     /// Explain the pod on the cluster as given, without placing the other pods
     #[arg(long)]
     independent: bool,
@@ -73,18 +65,37 @@ pub(crate) fn main(program: &Program, options: &Options) -> CommandResult {
 /// Asks and prints the answer.
 fn answer(program: &Program, options: &Options) -> Result<(), String> {
     if let Some(from) = &options.from {
-        let overrides = Overrides {
-            token_file: options.token_file.clone(),
-            authority: options.certificate_authority.clone(),
-            insecure: options.insecure_skip_tls_verify,
-        };
-        let connection =
-            ConnectionConfig { master: Some(from.clone()), overrides, ..options.cluster.access.connection() };
-        let told = why_running::ask(from, &connection, &options.pod)?;
+        let told = of_running(program, options, from)?;
         return options.output.print(&told, |style| why_running::render(&told, style));
     }
-    let Loaded { engine, cluster, extenders, .. } =
-        options.cluster.load(program, &options.settings.steps())?;
+    let told = simulated(program, options, &options.cluster.text(program)?)?;
+    options.output.print(&told, |style| render(&told, style))
+}
+
+/// Asks the scheduler, and looks for changes in the cluster.
+fn of_running(program: &Program, options: &Options, from: &str) -> Result<Running, String> {
+    let connection = options.credentials.connection(from, &options.cluster.access);
+    let mut told = why_running::ask(from, &connection, &options.pod)?;
+    let config = match options.cluster.has_config() {
+        true => None,
+        false => why_running::configuration(from, &connection),
+    };
+    let text = options.cluster.text_with(program, config);
+    let simulation = text.and_then(|text| simulated(program, options, &text));
+    // In the cluster, a pod may be named without its namespace or by its workload.
+    if let Ok(why) = &simulation
+        && told["pod"] != why.pod.pod
+    {
+        told = why_running::ask(from, &connection, &why.pod.pod)?;
+    }
+    Running::new(told, simulation)
+}
+
+/// Answers by a simulation.
+fn simulated(program: &Program, options: &Options, text: &ClusterText) -> Result<Why, String> {
+    let loaded = options.cluster.load_edited(program, text, &options.settings.steps())?;
+    loaded.print_notes();
+    let Loaded { engine, cluster, extenders, .. } = loaded;
     let (pod, is_placed) = find(&options.pod, &cluster)?;
     let told = match options.independent {
         _ if is_placed => Ok(harbormaster_sim::why_placed(&engine, cluster, &pod)),
@@ -99,8 +110,7 @@ fn answer(program: &Program, options: &Options) -> Result<(), String> {
         }
     };
     extenders.check()?;
-    let told = told.map_err(|error| error.to_string())?.ok_or_else(|| format!("pod {pod} is not pending"))?;
-    options.output.print(&told, |style| render(&told, style))
+    told.map_err(|error| error.to_string())?.ok_or_else(|| format!("pod {pod} is not pending"))
 }
 
 /// Returns the full name of the pod, and true if it is on a node. Prefers pods without a node.
@@ -149,11 +159,9 @@ fn is_owner(wanted: &ObjectName, kind: &str, name: &str) -> bool {
         "ReplicationController" => "rc",
         _ => "",
     };
-    // In manifests without ReplicaSets, a Deployment's pods have one of its own name.
     let deployment = name.rsplit_once('-').map_or("", |(deployment, _)| deployment);
     let is_deployment = kind == "ReplicaSet" && is_kind("Deployment", "deploy");
-    is_kind(kind, short) && wanted.name == name
-        || is_deployment && [name, deployment].contains(&wanted.name.as_str())
+    is_kind(kind, short) && wanted.name == name || is_deployment && wanted.name == deployment
 }
 
 fn known_as(name: &str, pod: &Pod) -> String {
@@ -165,7 +173,12 @@ pub(super) fn render(told: &Why, style: Style) -> String {
     if let Some(said) = &told.explanation {
         text += &table::explanation(&told.pod, said, style);
     }
-    text + &standing(told, style) + &wakers(told, style) + &evicted(told, style) + &remedies(told, style)
+    text + &standing(told, style) + &wakers(told, style) + &changes(told, style)
+}
+
+/// Returns what the scheduler would do with other pods, and what would place the pod.
+pub(super) fn changes(told: &Why, style: Style) -> String {
+    evicted(told, style) + &remedies(told, style)
 }
 
 fn headline(told: &Why, style: Style) -> String {
@@ -282,7 +295,8 @@ mod tests {
             ("replicasets/web-6d4f", "ReplicaSet", "web-6d4f", true),
             ("rs/web", "ReplicaSet", "web-6d4f", false),
             ("deployment/web", "ReplicaSet", "web-6d4f", true),
-            ("deploy/shop/web", "ReplicaSet", "web", true),
+            ("deploy/shop/web", "ReplicaSet", "web-6d4f", true),
+            ("deploy/shop/web", "ReplicaSet", "web", false),
             ("deploy/web", "StatefulSet", "web", false),
             ("Job/report", "Job", "report", true),
             ("job/report", "Job", "other", false),

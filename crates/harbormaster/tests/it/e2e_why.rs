@@ -22,7 +22,7 @@ fn a_running_scheduler_says_why_a_pod_waits_and_what_would_wake_it() {
     let config =
         cluster.write_scheduler_config(&default_config().to_string()).expect("the configuration is written");
     let [port] = free_ports().expect("a port is free");
-    let args = with_open_port(&config, port, "/debug/why");
+    let args = with_open_port(&config, port, "/debug/why,/configz");
     let harbormaster = Harbormaster::start(&args, cluster.directory().join("harbormaster.log"));
     let create = |name: &str, cpu: &str, spec: Value| {
         client.post(PODS, &pod(name, SCHEDULER, json!({"cpu": cpu}), spec)).expect("the pod is created");
@@ -43,8 +43,8 @@ fn a_running_scheduler_says_why_a_pod_waits_and_what_would_wake_it() {
     let from = format!("https://127.0.0.1:{port}");
     let why = |pod: &str, more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
-        command.args(["why", pod, "--from", &from, "--kubeconfig"]).arg(&kubeconfig).args(more);
-        let output = command.output().expect("the program runs");
+        command.args(["why", pod, "--from", &from, "--insecure-skip-tls-verify", "--kubeconfig"]);
+        let output = command.arg(cluster.kubeconfig()).args(more).output().expect("the program runs");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
         (output.status.success(), text(output.stdout), text(output.stderr))
     };
@@ -59,6 +59,9 @@ fn a_running_scheduler_says_why_a_pod_waits_and_what_would_wake_it() {
     let (_, table, _) = why("large", &[]);
     assert!(table.starts_with("default/large waits for an event since "), "{table}");
     assert!(table.contains("NodeResourcesFit"), "{table}");
+    let changes = told["simulation"]["remedies"].as_array().map(Vec::len);
+    assert!(changes.is_some_and(|changes| changes > 0), "{told}");
+    assert!(table.contains("IF YOU") && table.contains("request cpu 0.9 instead of 2"), "{table}");
     let (_, table, _) = why("gated", &[]);
     assert!(table.starts_with("default/gated is held back by SchedulingGates"), "{table}");
     let told = |more: &[&str]| {
@@ -70,6 +73,12 @@ fn a_running_scheduler_says_why_a_pod_waits_and_what_would_wake_it() {
     let (trusted, error) = told(&[]);
     assert!(!trusted && error.contains("certificate"), "the authority is another one: {error}");
     assert_eq!(told(&["--insecure-skip-tls-verify"]), (true, String::new()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
+    command.args(["why", "large", "--from", &from, "-o", "json", "--kubeconfig"]).arg(&kubeconfig);
+    let output = command.output().expect("the program runs");
+    let alone: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&alone["state"], &alone["simulation"]), (&json!("unschedulable"), &Value::Null));
+    assert!(alone["notSimulated"].is_string(), "the cluster of the kubeconfig cannot be reached: {alone}");
     let (read, error) = told(&["--insecure-skip-tls-verify", "--token-file", "no-token"]);
     assert!(
         !read && error.starts_with("error: credentials for the API server: token file no-token: "),
@@ -77,7 +86,16 @@ fn a_running_scheduler_says_why_a_pod_waits_and_what_would_wake_it() {
     );
     let (read, error) = told(&["--certificate-authority", "no-such-file"]);
     assert!(!read && error.starts_with("error: certificate authority no-such-file: "), "{error}");
-    let (found, _, error) = why("small", &[]);
-    assert!(!found && error.contains("default/small"), "{error}");
+    let (found, table, _) = why("small", &[]);
+    let expected = "default/small does not wait for this scheduler: ";
+    assert!(
+        found && table.starts_with(expected) && table.contains("default/small is on node node"),
+        "{table}"
+    );
+    let (found, _, error) = why("nobody", &[]);
+    assert!(
+        !found && error.contains("default/nobody does not wait") && error.contains("no pod is named"),
+        "{error}"
+    );
     harbormaster.ends_well();
 }

@@ -1,5 +1,6 @@
 //! The page in a real browser: here that of a simulation.
 
+mod answers;
 mod live;
 mod opened;
 
@@ -7,7 +8,7 @@ use std::{fs, path::Path, process::Command};
 
 use harbormaster_api::Resources;
 use harbormaster_oracle::components::Key;
-use harbormaster_page::{Document, Member, Node, PlacedPod, Scene, WaitingRow};
+use harbormaster_page::{Document, Mark, Member, Node, PlacedPod, Scene, Section, Size, Total, WaitingRow};
 use opened::Opened;
 use serde_json::json;
 
@@ -29,11 +30,16 @@ const CLUSTER: &str = r#"
 
 /// Simulates manifests and returns the page.
 fn simulated(manifests: &str, more: &[&str]) -> String {
+    answered("simulate", manifests, more)
+}
+
+/// Asks a command about manifests and returns the page.
+fn answered(command: &str, manifests: &str, more: &[&str]) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("cluster.yaml");
     fs::write(&file, manifests).expect("the manifests are written");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
-    let output = command.args(["simulate", "-o", "html", "-f"]).arg(&file).args(more).output();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
+    let output = program.arg(command).args(more).args(["-o", "html", "-f"]).arg(&file).output();
     let output = output.expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("the page is UTF-8")
@@ -145,14 +151,22 @@ fn names_and_messages_are_shown_as_text_whatever_they_contain() {
             allocatable: resources,
             ..Node::default()
         }],
-        pods: vec![PlacedPod { node: 0, pod: pod("placed") }],
+        sections: vec![Section {
+            title: attack.to_owned(),
+            lines: vec![attack.to_owned()],
+            columns: vec![attack.to_owned()],
+            rows: vec![vec![attack.to_owned()]],
+            bars: vec![(attack.to_owned(), 1)],
+        }],
+        sizes: vec![Size { title: attack.to_owned(), copies: vec![1], ..Size::default() }],
+        pods: vec![PlacedPod { node: 0, pod: pod("placed"), before: Some(attack.to_owned()) }],
         waiting: vec![WaitingRow {
             pods: attack.to_owned(),
             state: attack.to_owned(),
             message: attack.to_owned(),
             members: vec![pod("one"), pod("two")],
         }],
-        counters: None,
+        ..Scene::default()
     };
     let mut page = Opened::new(&Document::with(&scene).html);
     for click in ["#node-list summary", "#queue-table button", "#row-pods button"] {
@@ -170,6 +184,12 @@ fn names_and_messages_are_shown_as_text_whatever_they_contain() {
         ("#queue-table td:last-child", attack.to_owned()),
         ("#row-title", attack.to_owned()),
         ("#resource option:last-child", attack.to_owned()),
+        ("#size option", attack.to_owned()),
+        ("#node-pods td:nth-child(2)", attack.to_owned()),
+        ("#sections h2", attack.to_owned()),
+        ("#sections p", attack.to_owned()),
+        ("#sections td button", attack.to_owned()),
+        ("#sections .axis span", format!("{attack}: 1")),
     ] {
         let found = page.value(&format!("document.querySelector('{shown}').textContent"));
         assert_eq!(found, text, "{shown}");
@@ -195,19 +215,8 @@ fn the_colours_follow_the_users_preference() {
     page.ends_quietly();
 }
 
-#[test]
-fn a_page_shows_one_simulation() {
-    for more in ["--explain", "--repack"] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-        let output = command.args(["simulate", "-o", "html", more, "-f"]).arg(examples).output();
-        let output = output.expect("the program runs");
-        assert!(!output.status.success() && output.stdout.is_empty());
-        assert!(String::from_utf8_lossy(&output.stderr).contains("the page of -o html shows one simulation"));
-    }
-}
-
-/// Returns a cluster of 5,000 nodes with 29,000 pods, and 1,000 pods that wait.
+/// Returns a cluster of 5,000 nodes with 29,000 pods, of which half have moved, and 1,000 pods that wait. The page shows
+/// room for copies, too, and the course of the simulation.
 fn large() -> Scene {
     let amounts =
         |milli_cpu: i64| Resources { milli_cpu, memory: milli_cpu << 21, pods: 110, ..Resources::default() };
@@ -222,17 +231,32 @@ fn large() -> Scene {
         zone: format!("zone-{}", number % 3),
         requested: amounts(1000 + (number as i64 % 30) * 100),
         allocatable: amounts(4000),
+        mark: Some(Mark { came: number % 5, left: number % 3, ..Mark::default() }),
+    };
+    let placed = |at: usize| PlacedPod {
+        node: at % 5000,
+        pod: pod(at, "placed"),
+        before: at.is_multiple_of(2).then(|| node(at % 4999).name),
+    };
+    let total =
+        |at: usize| Total { attempts: at * 150, pods: at * 145, requested: amounts(at as i64 * 9000) };
+    let size = |at: usize| Size {
+        title: format!("cpu={}m", 250 << at),
+        request: amounts(250 << at),
+        copies: (0..5000).map(|node| (node + at) % 8).collect(),
     };
     Scene {
         title: "Large".to_owned(),
         nodes: (0..5000).map(node).collect(),
-        pods: (0..29_000).map(|at| PlacedPod { node: at % 5000, pod: pod(at, "placed") }).collect(),
+        pods: (0..29_000).map(placed).collect(),
         waiting: vec![WaitingRow {
             pods: "team-*/service-* (1000 pods)".to_owned(),
             state: "unschedulable".to_owned(),
             message: "0/5000 nodes are available: 5000 Insufficient cpu.".to_owned(),
             members: (29_000..30_000).map(|at| pod(at, "unschedulable")).collect(),
         }],
+        sizes: (0..6).map(size).collect(),
+        course: (0..200).map(total).collect(),
         ..Scene::default()
     }
 }
@@ -300,6 +324,23 @@ fn showcase() -> String {
     nodes + &workloads.concat() + gated
 }
 
+/// Returns the cluster of [`showcase`] with pods that have nodes, so that changes move few of them.
+fn settled() -> String {
+    let pod = |number: usize| {
+        let (name, cpu, memory) =
+            [("web", "750m", "1Gi"), ("search", "4", "6Gi"), ("cache", "500m", "8Gi")][number % 3];
+        let node = number % 72 + 1;
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}-{number}, namespace: shop, ownerReferences: [{{apiVersion: \
+             apps/v1, kind: ReplicaSet, name: {name}, uid: {name}, controller: true}}]}}, spec: {{nodeName: node-{node}, \
+             containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}, memory: {memory}}}}}}}]}}}}\n---\n"
+        )
+    };
+    let showcase = showcase();
+    let nodes = showcase.split_inclusive("---\n").filter(|manifest| manifest.contains("kind: Node"));
+    nodes.map(str::to_owned).chain((0..150).map(pod)).collect()
+}
+
 #[test]
 #[ignore = "writes the pictures of the documentation"]
 fn the_documentation_shows_the_page() {
@@ -308,10 +349,18 @@ fn the_documentation_shows_the_page() {
         page.browser.prefer_dark(dark).expect("the preference is set");
         page.browser.click_at("#boxes", 20, 40).expect("a click");
         page.click("#queue-table button");
-        let picture = page.browser.screenshot().expect("a picture");
-        assert!(picture.len() <= 150_000, "{} bytes", picture.len());
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
-        fs::write(file, picture).expect("the picture is written");
+        draw(&mut page, name);
     }
     page.ends_quietly();
+    let changes = ["--drain", "node-3", "--remove", "node-10", "--add", "4", "--like", "node-5"];
+    let mut page = Opened::new(&simulated(&settled(), &changes));
+    draw(&mut page, "page-changes.png");
+    page.ends_quietly();
+}
+
+fn draw(page: &mut Opened, name: &str) {
+    let picture = page.browser.screenshot().expect("a picture");
+    assert!(picture.len() <= 150_000, "{} bytes", picture.len());
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    fs::write(file, picture).expect("the picture is written");
 }

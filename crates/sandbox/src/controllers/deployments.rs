@@ -6,6 +6,7 @@ use std::{
 };
 
 use harbormaster_api::Timestamp;
+use harbormaster_world::workloads::TEMPLATE_HASH;
 use serde_json::{Value, json};
 
 use super::{ControllerContext, OwnedObjects, hash, write_status};
@@ -20,7 +21,6 @@ use crate::{
 
 const RESOURCE: &str = "deployments.apps";
 const SETS: &str = "replicasets.apps";
-const HASH_LABEL: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
 /// Stand-in for the deployment controller.
@@ -144,7 +144,7 @@ fn sum(sets: &[&Value], pointer: &str) -> i64 {
 fn is_of(set: &Value, deployment: &Value) -> bool {
     let mut template = set["spec"]["template"].clone();
     if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
-        labels.remove(HASH_LABEL);
+        labels.remove(TEMPLATE_HASH);
     }
     let mut wanted = deployment["spec"]["template"].clone();
     // Some tools write nulls; a null means the same as a missing field.
@@ -167,8 +167,8 @@ fn create(tools: &ControllerContext, deployment: &Value, own: &[&Value]) {
     let replicas = if own.is_empty() { wanted(deployment) } else { 0 };
     let mut template = spec["template"].clone();
     let mut selector = spec["selector"].clone();
-    template["metadata"]["labels"][HASH_LABEL] = hash.clone().into();
-    selector["matchLabels"][HASH_LABEL] = hash.clone().into();
+    template["metadata"]["labels"][TEMPLATE_HASH] = hash.clone().into();
+    selector["matchLabels"][TEMPLATE_HASH] = hash.clone().into();
     let set = json!({
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

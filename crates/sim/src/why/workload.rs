@@ -1,9 +1,7 @@
 //! Workloads to which pods belong.
 
 use harbormaster_api::Pod;
-
-/// Label with which a Deployment tells its ReplicaSets apart.
-const TEMPLATE_HASH: &str = "pod-template-hash";
+use harbormaster_world::workloads::TEMPLATE_HASH;
 
 /// Returns the kind and name of the pod's workload, such as `Deployment shop/web`. A pod without a controller is a
 /// workload of its own.

@@ -208,7 +208,7 @@ fn budget(name: &str, app: &str, spec: Value, status: Value) -> Value {
 
 fn plan(objects: &[Value], nodes: &[&str]) -> DrainPlan {
     let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    drain_plan(setup().engine, read(objects, &[]), &nodes)
+    drain_plan(setup().engine, read(objects, &[]), &nodes).0
 }
 
 /// Returns the pods of each round with the nodes that they get.

@@ -62,8 +62,11 @@ fn pods_have_the_labels_and_spec_of_the_template_but_their_own_claims() {
 #[test]
 fn pods_of_a_deployment_are_owned_by_its_replica_set() {
     let deployment = workload("Deployment", json!({"selector": {"matchLabels": {"app": "w"}}}));
-    let owner =
-        pods(deployment.clone(), &ExistingPods::default())[0]["metadata"]["ownerReferences"][0].clone();
+    let pod = pods(deployment.clone(), &ExistingPods::default()).remove(0);
+    let owner = &pod["metadata"]["ownerReferences"][0];
+    let hash = pod["metadata"]["labels"][TEMPLATE_HASH].as_str().expect("the pod has the label");
+    assert_eq!(owner["name"], format!("w-{hash}"));
+    assert_eq!(pod["metadata"]["labels"]["app"], "w");
     assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicaSet"), &json!("apps/v1")));
     let set = Workload::new("w".into(), 0, deployment).unwrap().replica_set().unwrap();
     assert_eq!(set["metadata"]["name"], owner["name"]);

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::opened::Opened;
 use crate::e2e::{
-    cluster::{PATIENCE, eventually, wait_until_bound, wait_until_explained},
+    cluster::{PATIENCE, delete_pod, eventually, wait_until_bound, wait_until_explained},
     objects::{NODES, PODS, default_config, node, pod},
     port::ask,
     process::{Harbormaster, with_open_port},
@@ -161,6 +162,15 @@ fn the_secure_port_serves_the_page_to_those_who_may_see_it() {
     let answer = ask_form(&mut page, &[("cpu", "300m"), ("memory", "1Gi")]);
     assert_eq!(answer, "Fits on 1 of 1 node. There is room for 3 copies.");
     page.ends_quietly();
+
+    let served = Served::start(cluster.kubeconfig(), port, &["--insecure-skip-tls-verify"]);
+    let mut page = Opened::at(&served.url);
+    page.wait_for("view.scene.podCount === 1 && view.scene.waiting.length === 1");
+    page.click("#queue-table button");
+    page.wait_for("document.querySelector('#pod-reasons td') !== null");
+    let answer = ask_form(&mut page, &[("cpu", "2"), ("selector", "disk=ssd,size=a b")]);
+    assert!(answer.starts_with("Fits on 0 of 1 node. 0/1 nodes are available"), "{answer}");
+    page.ends_quietly();
     harbormaster.ends_well();
 
     let refusing = start(closed, "/healthz");
@@ -172,5 +182,89 @@ fn the_secure_port_serves_the_page_to_those_who_may_see_it() {
         let told: Value = serde_json::from_slice(&body).expect("a status in JSON");
         assert_eq!((status, &told["reason"]), (403, &json!("Forbidden")), "{path}");
     }
+    let output = Served::command(cluster.kubeconfig(), closed, &["--insecure-skip-tls-verify"]).output();
+    let output = output.expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("cannot get path \"/debug/page\""), "{error}");
     refusing.ends_well();
+}
+
+/// The page of a scheduler, served by the command `page` until it is dropped.
+struct Served {
+    child: Child,
+    url: String,
+}
+
+impl Served {
+    fn command(kubeconfig: &Path, port: u16, more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harbormaster"));
+        command.args(["page", "--from", &format!("https://127.0.0.1:{port}"), "--kubeconfig"]);
+        command.arg(kubeconfig).args(more);
+        command
+    }
+
+    fn start(kubeconfig: &Path, port: u16, more: &[&str]) -> Self {
+        let mut command = Self::command(kubeconfig, port, more);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the command starts");
+        let out = BufReader::new(child.stdout.take().expect("the output is a pipe"));
+        let mut lines = out.lines().map(|line| line.expect("the output is UTF-8"));
+        let url = lines.find_map(|line| Some(line.strip_prefix("Page for a browser: ")?.to_owned()));
+        Self { child, url: url.expect("the command names the page") }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Both fail only if the process has already exited.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_pod_that_gets_its_node_or_goes_before_a_click_is_no_error() {
+    let cluster = Server::Embedded.own();
+    let client = cluster.client();
+    let add_node = |name: &str, cpu: &str| {
+        client.post(NODES, &node(name, json!({}), cpu, "8Gi", 110)).expect("the node is created");
+    };
+    add_node("small", "1");
+    let config =
+        cluster.write_scheduler_config(&default_config().to_string()).expect("the configuration is written");
+    let [port] = free_ports().expect("a port is free");
+    let args = with_open_port(&config, port, "/debug/*");
+    let harbormaster = Harbormaster::start(&args, cluster.directory().join("harbormaster.log"));
+    for (name, cpu) in [("large", "2"), ("huge", "64")] {
+        let pod = pod(name, "default-scheduler", json!({"cpu": cpu}), json!({}));
+        client.post(PODS, &pod).expect("the pod is created");
+        wait_until_explained(client, name);
+    }
+    let mut page = Opened::at(&format!("https://127.0.0.1:{port}/debug/page"));
+    page.wait_for("view.scene.waiting.length === 2");
+    // The page keeps its state until the test lets it have a newer one.
+    page.value(
+        "(() => { const real = window.fetch; window.held = true; window.fetch = async (path, ...more) => { \
+         while (window.held && path === 'page/data') await new Promise((done) => setTimeout(done, 20)); \
+         return real(path, ...more); }; })()",
+    );
+    add_node("large-enough", "4");
+    wait_until_bound(client, "large");
+    delete_pod(client, "huge");
+    for (row, name) in [(1, "huge"), (2, "large")] {
+        eventually("the engine does not wait any more", PATIENCE, || {
+            let path = format!("/debug/why?namespace=default&pod={name}");
+            let (_, body) = ask(port, "GET", &path, "")?;
+            String::from_utf8_lossy(&body).contains("notWaiting").then_some(())
+        });
+        page.click(&format!("#queue-table tbody tr:nth-child({row}) button"));
+        page.wait_for(
+            "document.getElementById('pod-facts').innerText.includes('does not wait for this scheduler')",
+        );
+        assert_eq!(page.text("#pod-title"), format!("Pod default/{name}"));
+    }
+    page.value("window.held = false");
+    page.wait_for("document.getElementById('pod-facts').innerText.includes('large-enough')");
+    assert_eq!(page.facts("#pod-facts")["node"], "large-enough");
+    page.ends_quietly();
+    harbormaster.ends_well();
 }

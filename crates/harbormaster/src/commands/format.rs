@@ -1,14 +1,14 @@
-//! The formats of a simulation: those of all answers about the cluster, and a page for a browser.
+//! The formats of answers that a page for a browser can show, too.
 
 use std::sync::LazyLock;
 
 use clap::{ValueEnum, builder::PossibleValue};
 
-use crate::commands::output::Output;
+use super::output::Output;
 
 /// Format of the result.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Text(Output),
     Html,
 }
