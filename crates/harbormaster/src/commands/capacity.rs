@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Command};
 use harbormaster_api::{Pod, Quantity, Str};
-use harbormaster_sim::{Capacity, Inventory, Reading, with_request};
+use harbormaster_sim::{Capacity, Inventory, Original, Reading, with_request};
 use serde::Serialize;
 
 use super::{
@@ -73,19 +73,20 @@ fn count(program: &Program, options: &Options) -> Result<(), String> {
     let sweep = options.sweep.as_deref().map(Sweep::parse).transpose()?;
     let Loaded { engine, cluster, extenders, .. } =
         options.cluster.load(program, &options.settings.steps())?;
-    let pod = template(options)?;
-    let sizes = sizes(&pod, sweep.as_ref());
-    let pods: Vec<Pod> = sizes.iter().map(|(_, pod)| pod.clone()).collect();
+    let original = template(options)?;
+    let sizes = sizes(&original.pod, sweep.as_ref());
+    let mut originals = vec![original.clone(); sizes.len()];
+    originals.iter_mut().zip(&sizes).for_each(|(sized, (_, pod))| sized.pod = pod.clone());
     let mut progress = Progress::new();
-    let counted = harbormaster_sim::capacity(engine, cluster, &pods, options.limit, &mut |_, count| {
+    let counted = harbormaster_sim::capacity(engine, cluster, &originals, options.limit, &mut |_, count| {
         progress.show(format_args!("{count} copies placed"));
     });
     progress.clear();
     extenders.check()?;
-    let counted = counted.map_err(|error| format!("{}: {error}", pod.full_name()))?;
+    let counted = counted.map_err(|error| format!("{}: {error}", original.pod.full_name()))?;
     let counted: Vec<Sized> =
         sizes.into_iter().zip(counted).map(|((size, _), capacity)| Sized { size, capacity }).collect();
-    let render = |style| render(&pod, &counted, style);
+    let render = |style| render(&original.pod, &counted, style);
     match (&counted[..], &sweep) {
         ([one], None) => options.output.print(one, render),
         (all, _) => options.output.print(&all, render),
@@ -93,12 +94,12 @@ fn count(program: &Program, options: &Options) -> Result<(), String> {
 }
 
 /// Reads the pod, or the first pod of the workload.
-fn template(options: &Options) -> Result<Pod, String> {
+fn template(options: &Options) -> Result<Original, String> {
     let reading = Reading { validate: options.cluster.validate, fill: true, ..Reading::default() };
     let sources = manifest_files::read_all(std::slice::from_ref(&options.pod))?;
     let read = Inventory::from_sources(&sources, reading).map_err(|error| error.to_string())?;
-    let pod = read.pending.into_iter().chain(read.bound).next();
-    pod.ok_or_else(|| format!("{}: contains neither a pod nor a workload with pods", options.pod))
+    let original = Original::first_of(&read);
+    original.ok_or_else(|| format!("{}: contains neither a pod nor a workload with pods", options.pod))
 }
 
 /// Returns the pods to count, each with the request that differs.
