@@ -114,7 +114,7 @@ fn check(
         for remedy in &answer.remedies {
             *report.proposals.entry(kinds(remedy)).or_default() += 1;
             if !helps(&mut question, remedy)? {
-                report.wrong.push(format!("seed {seed}, {name}: {}", words(remedy)));
+                report.wrong.push(format!("seed {seed}, {name}: {}", remedy));
             }
         }
         // A pod without a node may fit nevertheless, if a plugin fails when it scores the nodes.
@@ -176,10 +176,6 @@ fn kinds(remedy: &Remedy) -> String {
     let mut kinds: Vec<String> = remedy.changes.iter().map(name).collect();
     kinds.sort();
     kinds.join("+")
-}
-
-fn words(remedy: &Remedy) -> String {
-    remedy.changes.iter().map(Change::to_string).collect::<Vec<_>>().join(", and ")
 }
 
 impl fmt::Display for Report {
