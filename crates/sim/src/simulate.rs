@@ -22,7 +22,7 @@ use harbormaster_core::{
 use harbormaster_framework::{pod::PodInfo, profile::Profile};
 use harbormaster_world::volumes::Volumes;
 pub(crate) use leaving::Leaving;
-pub(crate) use rehearsal::{Gang, Rehearsal, Scene, Settled};
+pub(crate) use rehearsal::{Gang, Rehearsal, Scene, Settled, never_preempting};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 

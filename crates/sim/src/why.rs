@@ -45,7 +45,7 @@ use crate::{
     explanation::PodExplanation,
     inventory::Inventory,
     report::PodReport,
-    simulate::{Rehearsal, explain_simulated, simulate_for_questions},
+    simulate::{explain_simulated, simulate_for_questions},
 };
 use groups::{GroupTrials, Members};
 use objects::Objects;
@@ -64,6 +64,7 @@ pub struct Why {
     /// `None` if no profile has the pod's scheduler name.
     pub explanation: Option<PodExplanation>,
     /// The gang that keeps the pod waiting because too few of its members get nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupState>,
     /// For a placed pod, its node and the next best.
     pub standing: Option<Standing>,
@@ -157,7 +158,7 @@ pub fn why(
     let Some(told) = report.pods.iter().find(|told| told.pod == name).cloned() else { return Ok(None) };
     if told.node.is_none() {
         if let Some(members) = settled.open_gang(&pod.uid).and_then(|gang| Members::of(gang, &again)) {
-            let trials = GroupTrials::new(Rehearsal::new(settled), members, facts.1, told.pod.clone());
+            let trials = GroupTrials::new(settled, members, facts.1, told.pod.clone());
             return Ok(Some(answer_for_gang(&config, trials, pod, told)));
         }
         return answer(&config, Judge::over(&config, settled.into_cache()), pod, told, facts).map(Some);

@@ -199,14 +199,10 @@ fn group(told: &Why, style: Style) -> String {
     let Some(GroupState { group, min_count, members, placed, fits, stuck }) = &told.group else {
         return String::new();
     };
-    let mut line = format!("PodGroup {group} needs nodes for {min_count} members. {members} exist");
-    if *placed > 0 {
-        line += &format!(", {placed} have nodes");
-    }
-    line += &match fits + placed == *members {
-        true if *placed == 0 => " and would fit together.".to_owned(),
-        true => ", and the others would fit.".to_owned(),
-        false => format!(", {fits} {}would fit together.", if *placed > 0 { "more " } else { "" }),
+    let mut line = format!("PodGroup {group} needs nodes for {min_count} members. ");
+    line += &match placed {
+        0 => format!("{members} exist, and {fits} of them would fit."),
+        _ => format!("{members} exist, {placed} have nodes, and {fits} more would fit."),
     };
     if let Some(StuckMember { pod, message }) = stuck {
         line += &format!(" Beside them, {pod} finds no node: {message}");

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Node, Pod, Str, pod::PodStatus};
+use harbormaster_api::{
+    Node, Pod, Str,
+    pod::{PodSpec, PodStatus},
+};
 use harbormaster_core::{Input, cache::Cache};
 use harbormaster_framework::{
     group::GroupId,
@@ -59,6 +62,28 @@ impl Settled {
     }
 }
 
+impl SimulatedCluster<'_> {
+    /// Lets the members on nodes preempt nobody. All members of a group must agree in this.
+    fn calm(&mut self, group: &GroupId) {
+        let nodes = self.engine.cache().cluster.nodes().nodes();
+        let members = nodes.flat_map(|node| {
+            let members = node.pods().iter().filter(|pod| pod.group() == Some(group));
+            members.map(move |pod| Pod { node_name: Some(node.name().clone()), ..never_preempting(&pod.pod) })
+        });
+        for member in members.collect::<Vec<Pod>>() {
+            // Terms of a group's members are noted when they come.
+            self.input(Input::PodGone(member.uid.clone()));
+            self.input(Input::Pod(member));
+        }
+    }
+}
+
+/// Returns the pod without the permission to preempt others.
+pub(crate) fn never_preempting(pod: &Pod) -> Pod {
+    let spec = PodSpec { never_preempts: true, ..PodSpec::clone(&pod.spec) };
+    Pod { spec: Arc::new(spec), ..pod.clone() }
+}
+
 /// Returns the pod as it was before it was tried, without its gates.
 fn as_created(pod: &Pod) -> Pod {
     let resource_claims = pod.status.resource_claims.clone();
@@ -92,10 +117,11 @@ pub(crate) struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Removes all pods that wait.
-    pub(crate) fn new(settled: Settled) -> Self {
+    /// Removes all pods that wait, and keeps the group with this name from preempting others.
+    pub(crate) fn new(settled: Settled, group: &GroupId) -> Self {
         let mut world = settled.0;
         world.dismiss_waiting();
+        world.calm(group);
         let start = world.checkpoint();
         Self { world, start, members: Vec::new(), nodes: Vec::new(), parts: Vec::new() }
     }

@@ -25,7 +25,7 @@ use crate::{
     inventory::Inventory,
     original::Original,
     report::PodReport,
-    simulate::{Gang, Rehearsal, Scene},
+    simulate::{Gang, Rehearsal, Scene, Settled, never_preempting},
 };
 
 /// Maximum number of existing nodes whose copies are tried, and of cordoned nodes.
@@ -107,8 +107,9 @@ fn object_of(cluster: &Inventory, id: &GroupId) -> Option<Value> {
 }
 
 impl GroupTrials {
-    pub(super) fn new(stage: Rehearsal, members: Members, objects: Objects, asked: String) -> Self {
+    pub(super) fn new(settled: Settled, members: Members, objects: Objects, asked: String) -> Self {
         let Members { gang, object, model } = members;
+        let stage = Rehearsal::new(settled, &gang.id);
         let lacking = gang.min_count.saturating_sub(gang.placed + gang.waiting.len());
         let group = gang.id.to_string();
         let needed = (lacking > 0).then_some(Change::AddMembers { group, count: lacking });
@@ -307,11 +308,7 @@ impl GroupTrials {
                 _ => {}
             }
         }
-        let never_preempts = |pod: Pod| {
-            let spec = PodSpec { never_preempts: true, ..PodSpec::clone(&pod.spec) };
-            Pod { spec: Arc::new(spec), ..pod }
-        };
-        scene.pods = pods.iter().map(|pod| never_preempts(changed(pod, changes))).collect();
+        scene.pods = pods.iter().map(|pod| never_preempting(&changed(pod, changes))).collect();
         scene
     }
 

@@ -101,27 +101,43 @@ impl Trials {
         if claims.is_empty() {
             return Ok(None);
         }
+        let mut best: Option<(Str, Vec<Change>)> = None;
         for node in self.limited.bare.clone() {
-            let added = claims.iter().map(|(claim, class, size)| Change::AddVolume {
-                claim: claim.clone(),
-                class: class.clone(),
-                size: size.clone(),
-                node: node.clone(),
-            });
-            let mut changes: Vec<Change> = added.collect();
-            if !self.fits(&changes)?.contains(&node) {
-                continue;
+            let needed = self
+                .volumes_needed_on(&node, &claims)?
+                .filter(|needed| best.as_ref().is_none_or(|(_, fewest)| needed.len() < fewest.len()));
+            best = needed.map(|needed| (node, needed)).or(best);
+            if best.as_ref().is_some_and(|(_, fewest)| fewest.len() == 1) {
+                break;
             }
-            for at in (0..changes.len()).rev() {
-                let mut fewer = changes.clone();
-                fewer.remove(at);
-                if self.fits(&fewer)?.contains(&node) {
-                    changes = fewer;
-                }
-            }
-            return self.remedy_on(&node, changes);
         }
-        Ok(None)
+        best.map_or(Ok(None), |(node, changes)| self.remedy_on(&node, changes))
+    }
+
+    /// Returns new volumes with which the pod fits on the node, and none of which can be left out.
+    fn volumes_needed_on(
+        &mut self,
+        node: &Str,
+        claims: &[(Str, String, String)],
+    ) -> Result<Option<Vec<Change>>, AttemptError> {
+        let added = claims.iter().map(|(claim, class, size)| Change::AddVolume {
+            claim: claim.clone(),
+            class: class.clone(),
+            size: size.clone(),
+            node: node.clone(),
+        });
+        let mut changes: Vec<Change> = added.collect();
+        if !self.fits(&changes)?.contains(node) {
+            return Ok(None);
+        }
+        for at in (0..changes.len()).rev() {
+            let mut fewer = changes.clone();
+            fewer.remove(at);
+            if self.fits(&fewer)?.contains(node) {
+                changes = fewer;
+            }
+        }
+        Ok(Some(changes))
     }
 
     /// Returns the unbound claims that wait for a volume that somebody creates, each with its class and its size.

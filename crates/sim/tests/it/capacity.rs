@@ -152,7 +152,7 @@ fn stock(seed: u64) -> String {
              {{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: {node}}}, spec: {{driver: d.example, \
              nodeName: {node}, pool: {{name: {node}, generation: 1, resourceSliceCount: 1}}, devices: [{}]}}}}\n---\n\
              {{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {{name: {node}}}, spec: {{drivers: [{{name: \
-             csi.example.com, nodeID: n, allocatable: {{count: {}}}}}]}}}}\n",
+             csi.example.com, nodeID: id, allocatable: {{count: {}}}}}]}}}}\n",
             devices.join(", "),
             dice.below(12)
         );

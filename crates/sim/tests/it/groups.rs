@@ -124,7 +124,7 @@ fn a_gang_that_is_too_large_says_how_many_members_fit_and_what_would_place_it() 
         &[
             ("lower minCount of PodGroup default/g from 5 to 4", 4),
             ("request cpu 0.666 instead of 1 in all members", 5),
-            ("add a node like m", 5),
+            ("add a node like n", 5),
         ],
     );
 }

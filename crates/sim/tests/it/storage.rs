@@ -354,13 +354,13 @@ fn a_limit_of_volumes_is_raised_where_least_is_missing() {
     let limit = |node: &str, count: i32| {
         format!(
             "{{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {{name: {node}}}, \
-             spec: {{drivers: [{{name: ebs.csi.aws.com, nodeID: n, allocatable: {{count: {count}}}}}]}}}}\n"
+             spec: {{drivers: [{{name: ebs.csi.aws.com, nodeID: id, allocatable: {{count: {count}}}}}]}}}}\n"
         )
     };
     let two = format!("{}}}, {{name: w, {}", ebs("vol-3"), ebs("vol-4"));
     let running = pod("a", &ebs("vol-1")).replace("spec: {", "spec: {nodeName: n1, ");
-    // n1 has room for one of the two volumes; n2 is three volumes short.
-    let objects = [node("n2"), limit("n1", 2), limit("n2", -1), running, pod("p", &two)];
+    // n1 has room for one of the two volumes; n2 has room for none.
+    let objects = [node("n2"), limit("n1", 2), limit("n2", 0), running, pod("p", &two)];
     let words = remedies(&objects, "p");
     let raise = "let node n1 have 3 instead of 2 volumes of driver ebs.csi.aws.com";
     assert!(words.iter().any(|words| words == raise), "{words:?}");
