@@ -33,8 +33,8 @@ pub enum CapacityError {
     Foreign(Str),
 }
 
-/// Counts the copies that fit of each of `originals`, at most `limit`, after the cluster's pending pods have been scheduled
-/// as far as they fit. Each count starts with the same cluster. Copies preempt no pods, and neither gates nor groups
+/// Counts the copies that fit of each of `originals`, at most `limit`, after the cluster's pending pods have been
+/// scheduled as far as they fit. Each count starts with the same cluster. Copies preempt no pods, and neither gates nor groups
 /// hold them back. Each copy gets claims of its own, if the original has some.
 ///
 /// Calls `progress` after every copy, with the position in `originals` and the number of copies.

@@ -85,8 +85,8 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Takes the PodGroup and the members' claims from the cluster as it was before the simulation. Returns `None` if there is
-    /// no such PodGroup.
+    /// Takes the PodGroup and the members' claims from the cluster as it was before the simulation. Returns `None` if
+    /// there is no such PodGroup.
     pub(super) fn of(gang: Gang, cluster: &Inventory) -> Option<Self> {
         let object = object_of(cluster, &gang.id)?;
         let mut model = Original::of(gang.waiting.last()?.clone(), cluster);
@@ -135,8 +135,8 @@ impl GroupTrials {
         }
     }
 
-    /// Returns the smallest change of each kind; none if the gang needs no change. `fits` is the number of waiting members
-    /// that find nodes.
+    /// Returns the smallest change of each kind; none if the gang needs no change. `fits` is the number of waiting
+    /// members that find nodes.
     pub(super) fn remedies(&mut self, fits: usize) -> Vec<Remedy> {
         if self.places(&[]) {
             return Vec::new();
@@ -212,7 +212,8 @@ impl GroupTrials {
         amounts.into_iter().collect()
     }
 
-    /// Returns the smallest skew with which the gang is placed, or the softened constraint if that is the smaller change.
+    /// Returns the smallest skew with which the gang is placed, or the softened constraint if that is the smaller
+    /// change.
     fn smallest_skew(&mut self, constraint: usize, key: &Str, from: i32) -> Change {
         let softened = Change::SoftenSpread { constraint, topology_key: key.clone() };
         for to in from.saturating_add(1).. {
