@@ -8,6 +8,7 @@
 mod apply;
 mod brute_force;
 mod question;
+mod scarcity;
 mod workloads;
 
 use std::{
@@ -36,6 +37,9 @@ const SHAPE: Shape = Shape { max_nodes: 20, max_pods: 12, admitted: true };
 
 /// One of this many clusters has volumes in every state, which an API server would not accept all.
 const WITH_VOLUMES: u64 = 3;
+
+/// One of this many clusters with volumes is short of volumes and devices.
+const SCARCE: u64 = 2;
 
 /// Options of a check.
 #[derive(Debug, Clone)]
@@ -79,6 +83,9 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Report)) -> Result<Repor
         }
         cluster.add_missing_namespaces();
         add_priorities(&mut cluster, seed);
+        if !shape.admitted && seed % SCARCE == 0 {
+            scarcity::make_scarce(&mut cluster, seed);
+        }
         check(&mut report, &mut real, options.release, (seed, &cluster))
             .with_context(|| format!("seed {seed}"))?;
         report.clusters += 1;
@@ -114,7 +121,7 @@ fn check(
         for remedy in &answer.remedies {
             *report.proposals.entry(kinds(remedy)).or_default() += 1;
             if !helps(&mut question, remedy)? {
-                report.wrong.push(format!("seed {seed}, {name}: {}", words(remedy)));
+                report.wrong.push(format!("seed {seed}, {name}: {}", remedy));
             }
         }
         // A pod without a node may fit nevertheless, if a plugin fails when it scores the nodes.
@@ -176,10 +183,6 @@ fn kinds(remedy: &Remedy) -> String {
     let mut kinds: Vec<String> = remedy.changes.iter().map(name).collect();
     kinds.sort();
     kinds.join("+")
-}
-
-fn words(remedy: &Remedy) -> String {
-    remedy.changes.iter().map(Change::to_string).collect::<Vec<_>>().join(", and ")
 }
 
 impl fmt::Display for Report {

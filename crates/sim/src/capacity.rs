@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use harbormaster_api::{
     Pod, Str,
-    pod::{PodSpec, PodStatus, VolumeSource},
+    pod::{PodSpec, PodStatus},
 };
 use harbormaster_core::EngineConfig;
 use serde::Serialize;
 
-use crate::{inventory::Inventory, simulate::Copies};
+use crate::{inventory::Inventory, original::Original, simulate::Copies};
 
 /// The copies of a pod that get a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -31,34 +31,30 @@ pub enum CapacityError {
     /// No profile has the pod's scheduler name.
     #[error("no profile has the scheduler name {0:?}")]
     Foreign(Str),
-    /// Each copy would need a claim of its own.
-    #[error(
-        "every copy would need its own claim for {0:?}, and these cannot be created here; count without it"
-    )]
-    OwnClaim(Str),
 }
 
-/// Counts the copies that fit of each of `pods`, at most `limit`, after the cluster's pending pods have been scheduled
-/// as far as they fit. Each count starts with the same cluster. Copies preempt no pods, and neither gates nor groups
-/// hold them back.
+/// Counts the copies that fit of each of `originals`, at most `limit`, after the cluster's pending pods have been
+/// scheduled as far as they fit. Each count starts with the same cluster. Copies preempt no pods, and neither gates nor groups
+/// hold them back. Each copy gets claims of its own, if the original has some.
 ///
-/// Calls `progress` after every copy, with the position in `pods` and the number of copies.
+/// Calls `progress` after every copy, with the position in `originals` and the number of copies.
 ///
 /// # Errors
-/// If copies of one of the pods cannot be counted.
+/// If copies of one of the originals cannot be counted.
 pub fn capacity(
     config: EngineConfig,
     cluster: Inventory,
-    pods: &[Pod],
+    originals: &[Original],
     limit: usize,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Capacity>, CapacityError> {
-    for pod in pods {
-        check(&config, pod)?;
+    for original in originals {
+        check(&config, &original.pod)?;
     }
+    let templates: Vec<Original> = originals.iter().map(|original| template(original, &cluster)).collect();
     let mut copies = Copies::new(config, cluster);
-    let counted = pods.iter().enumerate().map(|(at, pod)| {
-        let capacity = copies.count(&template(pod), limit, &mut |count| progress(at, count));
+    let counted = templates.iter().enumerate().map(|(at, original)| {
+        let capacity = copies.count(original, limit, &mut |count| progress(at, count));
         copies.remove_all();
         capacity
     });
@@ -81,22 +77,16 @@ fn check(config: &EngineConfig, pod: &Pod) -> Result<(), CapacityError> {
     if !config.profiles.iter().any(|profile| *profile.name() == pod.spec.scheduler_name) {
         return Err(CapacityError::Foreign(pod.spec.scheduler_name.clone()));
     }
-    let volume = pod.spec.volumes.iter().find(|volume| volume.source == VolumeSource::Ephemeral);
-    let claim = pod.spec.resource_claims.iter().find(|claim| claim.template.is_some());
-    match volume.map(|volume| &volume.name).or(claim.map(|claim| &claim.name)) {
-        Some(name) => Err(CapacityError::OwnClaim(name.clone())),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
-/// Returns the pod without what would hold a copy back or make room for it.
-fn template(pod: &Pod) -> Pod {
+/// Returns the original without what would hold a copy back or make room for it, and with all its claims.
+fn template(original: &Original, cluster: &Inventory) -> Original {
+    let mut original = original.clone();
+    original.complete(cluster);
+    let pod = &mut original.pod;
+    (pod.node_name, pod.scheduling_gates, pod.status) = (None, Vec::new(), PodStatus::default());
     let spec = PodSpec { never_preempts: true, pod_group: None, ..PodSpec::clone(&pod.spec) };
-    Pod {
-        node_name: None,
-        scheduling_gates: Vec::new(),
-        status: PodStatus::default(),
-        spec: Arc::new(spec),
-        ..pod.clone()
-    }
+    pod.spec = Arc::new(spec);
+    original
 }

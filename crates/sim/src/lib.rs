@@ -3,7 +3,7 @@
 //! Reading order: [`inventory`] (from manifests to nodes and pods, including the pods of workloads), [`mod@simulate`]
 //! (the engine under virtual time), [`explain`] (each pod evaluated on its own), [`report`] and [`explanation`] (the
 //! results), `lack` (resources and labels that nodes lack), [`mod@why`] (what would place a pod that waits), [`mod@capacity`] (how
-//! many copies of a pod fit), [`mod@difference`] (what a change of the cluster does),
+//! many copies of a pod fit; `original`, what belongs to a copy), [`mod@difference`] (what a change of the cluster does),
 //! [`drain`] (an order of evictions), [`usage`] (what the nodes' pods request). Manifests are read by `harbormaster-manifests`; the
 //! controllers' decisions are in `harbormaster-world`.
 //!
@@ -16,6 +16,7 @@ pub mod explain;
 pub mod explanation;
 pub mod inventory;
 mod lack;
+pub mod original;
 pub mod report;
 pub mod simulate;
 pub mod usage;
@@ -28,12 +29,13 @@ pub use drain::{DrainPlan, drain_plan};
 pub use explain::{Explained, explain_independent, explain_independently, independent};
 pub use explanation::PodExplanation;
 pub use inventory::{CustomObject, Inventory, Reading};
+pub use original::Original;
 pub use report::{PodReport, Report};
 pub use simulate::{explain_simulated, simulate};
 pub use usage::{NodeUsage, Total, Usage, UsageBefore};
 pub use why::{
-    Change, Contrast, RankedNode, Remedy, Standing, Victims, Waker, Why, why, why_decided, why_independent,
-    why_placed,
+    Change, Contrast, GroupState, RankedNode, Remedy, Standing, StuckMember, Victims, Waker, Why, why,
+    why_decided, why_independent, why_placed,
 };
 
 use harbormaster_config::ConfigErrors;

@@ -1,10 +1,12 @@
 //! Runs the engine under virtual time. Pods are bound and evicted immediately, and time passes only while waiting
 //! may change something.
 
+mod checkpoint;
 mod copies;
 mod devices;
 mod groups;
 mod leaving;
+mod rehearsal;
 mod storage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -16,11 +18,11 @@ use harbormaster_api::{
 };
 use harbormaster_core::{
     BindOutcome, Effect, Engine, EngineConfig, EvictOutcome, EvictTask, Input, Outcome, StatusPatch,
-    cache::Cache,
 };
 use harbormaster_framework::{pod::PodInfo, profile::Profile};
 use harbormaster_world::volumes::Volumes;
 pub(crate) use leaving::Leaving;
+pub(crate) use rehearsal::{Gang, Rehearsal, Scene, Settled, never_preempting};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
@@ -48,7 +50,7 @@ const MAX_FRUITLESS: u32 = 3;
 pub fn simulate(config: EngineConfig, cluster: Inventory, progress: &mut dyn FnMut(usize, usize)) -> Report {
     let mut world = SimulatedCluster::new(config, cluster, None);
     world.run(progress);
-    world.finish().0
+    world.report()
 }
 
 /// Simulates like [`simulate`]. Also returns the cluster at the end.
@@ -56,10 +58,10 @@ pub(crate) fn simulate_for_questions(
     config: EngineConfig,
     cluster: Inventory,
     progress: &mut dyn FnMut(usize, usize),
-) -> (Report, Cache) {
+) -> (Report, Settled) {
     let mut world = SimulatedCluster::new(config, cluster, None);
     world.run(progress);
-    world.finish()
+    (world.report(), Settled::from(world))
 }
 
 /// Explains the last attempt of each pod in `report` that was tried and that `concerns` selects, with the plugins'
@@ -384,15 +386,27 @@ impl<'a> SimulatedCluster<'a> {
         self.explainer.as_ref().is_none_or(|explainer| !explainer.open.is_empty())
     }
 
-    fn finish(mut self) -> (Report, Cache) {
+    /// Returns the results, and forgets them.
+    fn report(&mut self) -> Report {
         self.explain_untried_members();
         for report in self.reports.values_mut().filter(|report| report.lacks_its_binding()) {
             report.looked_at = None;
         }
         let pending = self.order.iter().filter_map(|uid| self.reports.remove(uid));
-        let pods = pending.chain(self.evicted).collect();
-        let report = Report { pods, missing_nodes: self.missing_nodes, course: self.course };
-        (report, self.engine.into_cache())
+        let pods = pending.chain(std::mem::take(&mut self.evicted)).collect();
+        let (missing_nodes, course) =
+            (std::mem::take(&mut self.missing_nodes), std::mem::take(&mut self.course));
+        Report { pods, missing_nodes, course }
+    }
+
+    /// Removes the pods that wait.
+    fn dismiss_waiting(&mut self) {
+        let waiting = self.objects.values().filter(|pod| pod.node_name.is_none());
+        let waiting: Vec<Str> = waiting.map(|pod| pod.uid.clone()).collect();
+        for uid in waiting {
+            self.objects.remove(&uid);
+            self.input(Input::PodGone(uid));
+        }
     }
 }
 

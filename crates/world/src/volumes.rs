@@ -75,7 +75,7 @@ pub struct Volumes {
 /// An object as JSON, and in the decoded form that plugins read.
 #[derive(Debug)]
 struct DecodedObject<R> {
-    value: Value,
+    value: Arc<Value>,
     read: Arc<Custom<R>>,
 }
 
@@ -119,6 +119,19 @@ pub struct ClaimEvent {
     pub message: String,
 }
 
+/// Claims and volumes that differ between two states.
+#[derive(Debug, Default)]
+pub struct Difference {
+    /// New and changed volumes.
+    pub volumes: Vec<Value>,
+    /// New and changed claims.
+    pub claims: Vec<Value>,
+    /// Volumes that no longer exist.
+    pub lost_volumes: Vec<Value>,
+    /// Claims that no longer exist.
+    pub lost_claims: Vec<Value>,
+}
+
 /// Volume that a claim is bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -154,7 +167,7 @@ impl<R: Resource> DecodedObject<R> {
         let key = CustomKey { resource, namespace: namespace(&value).into(), name: name(&value).into() };
         let raw = RawObject::from_json(key, value.to_string());
         let read = ResourceKind::of::<R>().decode(&raw).ok()?.downcast().ok()?;
-        Some(Self { value, read })
+        Some(Self { value: Arc::new(value), read })
     }
 }
 
@@ -198,12 +211,12 @@ impl Volumes {
 
     /// Returns the current version of a claim.
     pub fn claim(&self, key: &ClaimKey) -> Option<&Value> {
-        self.claims.get(key).map(|kept| &kept.value)
+        self.claims.get(key).map(|kept| &*kept.value)
     }
 
     /// Returns the current version of a volume.
     pub fn volume(&self, name: &str) -> Option<&Value> {
-        self.volumes.get(name).map(|kept| &kept.value)
+        self.volumes.get(name).map(|kept| &*kept.value)
     }
 
     /// Returns the volume that a claim names.
@@ -234,7 +247,17 @@ impl Volumes {
     pub fn remove_claim(&mut self, key: &ClaimKey) -> Option<Value> {
         let claim = self.claims.remove(key)?;
         self.release(claim.read.volume_name.as_str());
-        Some(claim.value)
+        Some(Arc::unwrap_or_clone(claim.value))
+    }
+
+    /// Returns the changes that turn this state into another, which descends from the same state.
+    pub fn difference(&self, to: &Self) -> Difference {
+        Difference {
+            volumes: changed(&self.volumes, &to.volumes),
+            claims: changed(&self.claims, &to.claims),
+            lost_volumes: lost(&self.volumes, &to.volumes),
+            lost_claims: lost(&self.claims, &to.claims),
+        }
     }
 
     /// Settles all volumes and claims: binds, provisions, releases and deletes volumes as the controllers would.
@@ -293,14 +316,14 @@ impl Volumes {
     fn take_volume(&mut self, name: &str) -> Option<Value> {
         let kept = self.volumes.remove(name)?;
         self.index.remove(&kept.read);
-        Some(kept.value)
+        Some(Arc::unwrap_or_clone(kept.value))
     }
 
     fn change_claim(&mut self, key: &ClaimKey, change: impl FnOnce(&mut Value)) {
         let Some(old) = self.claims.get(key) else { return };
-        let mut new = old.value.clone();
+        let mut new = Value::clone(&old.value);
         change(&mut new);
-        if new != old.value
+        if new != *old.value
             && let Some(kept) = DecodedObject::of(new)
         {
             self.claims.insert(key.clone(), kept);
@@ -310,9 +333,9 @@ impl Volumes {
 
     fn change_volume(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         let Some(old) = self.volumes.get(name) else { return };
-        let mut new = old.value.clone();
+        let mut new = Value::clone(&old.value);
         change(&mut new);
-        if new != old.value
+        if new != *old.value
             && let Some(kept) = DecodedObject::of(new)
         {
             self.take_volume(name);
@@ -365,6 +388,24 @@ where
     if all.get(key).is_some_and(|kept| uid(&kept.value) == uid(object)) {
         all.remove(key);
     }
+}
+
+/// Returns the objects that are new or changed in `to`.
+fn changed<K: Ord, R>(
+    from: &BTreeMap<K, DecodedObject<R>>,
+    to: &BTreeMap<K, DecodedObject<R>>,
+) -> Vec<Value> {
+    let is_same = |key: &K, new: &DecodedObject<R>| {
+        from.get(key).is_some_and(|old| Arc::ptr_eq(&old.value, &new.value))
+    };
+    let changed = to.iter().filter(|(key, new)| !is_same(key, new));
+    changed.map(|(_, new)| Value::clone(&new.value)).collect()
+}
+
+/// Returns the objects that `to` lacks.
+fn lost<K: Ord, R>(from: &BTreeMap<K, DecodedObject<R>>, to: &BTreeMap<K, DecodedObject<R>>) -> Vec<Value> {
+    let lost = from.iter().filter(|(key, _)| !to.contains_key(key));
+    lost.map(|(_, old)| Value::clone(&old.value)).collect()
 }
 
 /// Returns a volume's reference to its claim.

@@ -6,7 +6,7 @@ use clap::{Args, Command};
 use harbormaster_api::{Pod, Quantity, Str};
 use harbormaster_framework::pod::PodInfo;
 use harbormaster_page::{Scene, Section, Size};
-use harbormaster_sim::{Capacity, Inventory, Reading, UsageBefore, simulate, with_request};
+use harbormaster_sim::{Capacity, Inventory, Original, Reading, UsageBefore, simulate, with_request};
 use serde::Serialize;
 
 use super::{
@@ -75,9 +75,10 @@ fn count(program: &Program, options: &Options) -> Result<(), String> {
     let sweep = options.sweep.as_deref().map(Sweep::parse).transpose()?;
     let Loaded { engine, cluster, extenders, .. } =
         options.cluster.load(program, &options.settings.steps())?;
-    let pod = template(options)?;
-    let sizes = sizes(&pod, sweep.as_ref());
-    let pods: Vec<Pod> = sizes.iter().map(|(_, pod)| pod.clone()).collect();
+    let original = template(options)?;
+    let sizes = sizes(&original.pod, sweep.as_ref());
+    let mut originals = vec![original.clone(); sizes.len()];
+    originals.iter_mut().zip(&sizes).for_each(|(sized, (_, pod))| sized.pod = pod.clone());
     // The page shows the cluster before the copies come.
     let scene = matches!(options.format, Format::Html).then(|| {
         let before = UsageBefore::of(&cluster);
@@ -85,25 +86,27 @@ fn count(program: &Program, options: &Options) -> Result<(), String> {
         page_file::scene(before, &report, &report)
     });
     let mut progress = Progress::new();
-    let counted = harbormaster_sim::capacity(engine, cluster, &pods, options.limit, &mut |_, count| {
+    let counted = harbormaster_sim::capacity(engine, cluster, &originals, options.limit, &mut |_, count| {
         progress.show(format_args!("{count} copies placed"));
     });
     progress.clear();
     extenders.check()?;
-    let counted = counted.map_err(|error| format!("{}: {error}", pod.full_name()))?;
+    let counted = counted.map_err(|error| format!("{}: {error}", original.pod.full_name()))?;
     let counted: Vec<Sized> =
         sizes.into_iter().zip(counted).map(|((size, _), capacity)| Sized { size, capacity }).collect();
-    let render = |style| render(&pod, &counted, style);
+    let render = |style| render(&original.pod, &counted, style);
     match (options.format, scene, &counted[..]) {
         (Format::Text(output), _, [one]) if sweep.is_none() => output.print(one, render),
         (Format::Text(output), ..) => output.print(&counted, render),
-        (Format::Html, scene, _) => page_file::print(&with_room(scene.unwrap_or_default(), &pods, &counted)),
+        (Format::Html, scene, _) => {
+            page_file::print(&with_room(scene.unwrap_or_default(), &originals, &counted))
+        }
     }
 }
 
 /// Returns the page of the cluster with the room for copies.
-fn with_room(mut scene: Scene, pods: &[Pod], counted: &[Sized]) -> Scene {
-    let of_pod = |(pod, sized): (&Pod, &Sized)| Size {
+fn with_room(mut scene: Scene, originals: &[Original], counted: &[Sized]) -> Scene {
+    let of_pod = |(Original { pod, .. }, sized): (&Original, &Sized)| Size {
         title: sized.size.clone().unwrap_or_else(|| pod.full_name()),
         request: PodInfo::standalone(pod.clone()).request().clone(),
         copies: scene
@@ -112,9 +115,9 @@ fn with_room(mut scene: Scene, pods: &[Pod], counted: &[Sized]) -> Scene {
             .map(|node| sized.capacity.nodes.get(&node.name).copied().unwrap_or_default())
             .collect(),
     };
-    scene.sizes = pods.iter().zip(counted).map(of_pod).collect();
+    scene.sizes = originals.iter().zip(counted).map(of_pod).collect();
     scene.title = "Room for copies of a pod".to_owned();
-    let name = pods.first().map(Pod::full_name).unwrap_or_default();
+    let name = originals.first().map(|original| original.pod.full_name()).unwrap_or_default();
     scene.sections = match counted {
         [Sized { size: None, capacity }] => sections_of_one(&name, capacity),
         all => vec![Section {
@@ -141,12 +144,12 @@ fn bars(all: &[Sized]) -> Vec<(String, usize)> {
 }
 
 /// Reads the pod, or the first pod of the workload.
-fn template(options: &Options) -> Result<Pod, String> {
+fn template(options: &Options) -> Result<Original, String> {
     let reading = Reading { validate: options.cluster.validate, fill: true, ..Reading::default() };
     let sources = manifest_files::read_all(std::slice::from_ref(&options.pod))?;
     let read = Inventory::from_sources(&sources, reading).map_err(|error| error.to_string())?;
-    let pod = read.pending.into_iter().chain(read.bound).next();
-    pod.ok_or_else(|| format!("{}: contains neither a pod nor a workload with pods", options.pod))
+    let original = Original::first_of(&read);
+    original.ok_or_else(|| format!("{}: contains neither a pod nor a workload with pods", options.pod))
 }
 
 /// Returns the pods to count, each with the request that differs.

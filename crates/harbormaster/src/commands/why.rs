@@ -3,7 +3,10 @@
 use clap::{Args, Command};
 use harbormaster_api::{Pod, similar::did_you_mean};
 use harbormaster_manifests::edits::ObjectName;
-use harbormaster_sim::{Change, Contrast, Inventory, Remedy, Standing, Victims, Waker, Why, report::Fate};
+use harbormaster_sim::{
+    Change, Contrast, GroupState, Inventory, PodReport, Standing, StuckMember, Victims, Waker, Why,
+    report::Fate,
+};
 
 use super::{
     CommandError, CommandResult, Program,
@@ -169,9 +172,15 @@ fn known_as(name: &str, pod: &Pod) -> String {
 }
 
 pub(super) fn render(told: &Why, style: Style) -> String {
-    let mut text = headline(told, style);
+    let mut text = headline(told, style) + &group(told, style);
     if let Some(said) = &told.explanation {
-        text += &table::explanation(&told.pod, said, style);
+        text += &match said.pod == told.pod.pod {
+            true => table::explanation(&told.pod, said, style),
+            false => {
+                let (pod, profile) = (said.pod.clone(), told.pod.profile.clone());
+                table::explanation(&PodReport { pod, profile, ..PodReport::default() }, said, style)
+            }
+        };
     }
     text + &standing(told, style) + &wakers(told, style) + &changes(told, style)
 }
@@ -196,6 +205,22 @@ fn headline(told: &Why, style: Style) -> String {
         Fate::Preempted | Fate::Foreign => format!("{}: {message}", pod.pod),
     };
     style.title(&format!("Pod {}", pod.pod)) + &style.paragraph(&line)
+}
+
+/// Returns how far the pod's gang is from getting enough nodes.
+fn group(told: &Why, style: Style) -> String {
+    let Some(GroupState { group, min_count, members, placed, fits, stuck }) = &told.group else {
+        return String::new();
+    };
+    let mut line = format!("PodGroup {group} needs nodes for {min_count} members. ");
+    line += &match placed {
+        0 => format!("{members} exist, and {fits} of them would fit."),
+        _ => format!("{members} exist, {placed} have nodes, and {fits} more would fit."),
+    };
+    if let Some(StuckMember { pod, message }) = stuck {
+        line += &format!(" Beside them, {pod} finds no node: {message}");
+    }
+    style.paragraph(&line)
 }
 
 fn wakers(told: &Why, style: Style) -> String {
@@ -268,17 +293,18 @@ fn remedies(told: &Why, style: Style) -> String {
         (Fate::Unschedulable, true) => return "\n".to_owned() + &style.paragraph(HOPELESS),
         (_, false) => {}
     }
-    let mut table = Table::new(["FITS", "EXAMPLE", "IF YOU"]);
-    for Remedy { changes, fits, example } in &told.remedies {
-        let words: Vec<String> = changes.iter().map(Change::to_string).collect();
-        let example = match changes[..] {
+    let first = if told.group.is_some() { "MEMBERS" } else { "FITS" };
+    let mut table = Table::new([first, "EXAMPLE", "IF YOU"]);
+    for remedy in &told.remedies {
+        let example = match remedy.changes[..] {
             [Change::AddNode { .. }] => "the new node",
-            _ => example,
+            _ => &remedy.example,
         };
+        let count = remedy.members.unwrap_or(remedy.fits);
         table.add([
-            Cell::coloured(fits.to_string(), Colour::Green),
+            Cell::coloured(count.to_string(), Colour::Green),
             example.into(),
-            words.join(", and ").into(),
+            remedy.to_string().into(),
         ]);
     }
     format!("\n{}", table.render(style))

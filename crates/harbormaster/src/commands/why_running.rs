@@ -233,6 +233,7 @@ mod tests {
         };
         let why = |node: Option<&str>| Why {
             pod: PodReport { pod: "p".to_owned(), node: node.map(str::to_owned), ..PodReport::default() },
+            group: None,
             explanation: None,
             standing: None,
             woken_by: Vec::new(),

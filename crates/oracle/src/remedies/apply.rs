@@ -47,6 +47,18 @@ pub(super) fn apply(objects: &mut Vec<Value>, pod: &str, remedy: &Remedy, releas
             Change::DropAntiAffinityOf { workload, topology_key, .. } => {
                 without_anti_affinity(objects, workload, topology_key);
             }
+            Change::FewerDevices { claim, request, to, .. } => ask_for(objects, pod, (claim, request), *to)?,
+            Change::RaiseVolumeLimit { node, driver, to, .. } => {
+                set_limit(find(objects, "CSINode", node)?, driver, (*to).into());
+            }
+            Change::AddVolume { claim, node, .. } => add_volume(objects, pod, claim, node)?,
+            Change::GrowStorage { capacity, to, .. } => {
+                let capacity = find(objects, "CSIStorageCapacity", capacity)?;
+                capacity["capacity"] = to.as_str().into();
+                if !capacity["maximumVolumeSize"].is_null() {
+                    capacity["maximumVolumeSize"] = to.as_str().into();
+                }
+            }
             of_pod => change_spec(&mut find(objects, "Pod", pod)?["spec"], of_pod),
         }
     }
@@ -229,6 +241,69 @@ fn parts_of_copy(objects: &[Value], like: &str) -> Vec<Value> {
     objects.iter().filter_map(copy).collect()
 }
 
+/// Lets a request of a claim of the pod ask for another number of devices.
+pub(super) fn ask_for(
+    objects: &mut [Value],
+    pod: &str,
+    (entry, request): (&str, &str),
+    count: i64,
+) -> Result<()> {
+    let claim = name_of_claim(find(objects, "Pod", pod)?, entry).context("the pod has the claim")?;
+    let claim = find(objects, "ResourceClaim", &claim)?;
+    let requests = claim["spec"]["devices"]["requests"].as_array_mut().into_iter().flatten();
+    for known in requests.filter(|known| known["name"] == request) {
+        known["exactly"]["count"] = count.into();
+    }
+    Ok(())
+}
+
+/// Returns the `namespace/name` of the claim for an entry of a pod.
+pub(super) fn name_of_claim(pod: &Value, entry: &str) -> Option<String> {
+    let named = |list: &Value| list.as_array()?.iter().find(|known| known["name"] == entry).cloned();
+    let name = |found: Option<Value>| found?["resourceClaimName"].as_str().map(str::to_owned);
+    let claim = name(named(&pod["spec"]["resourceClaims"]))
+        .or_else(|| name(named(&pod["status"]["resourceClaimStatuses"])))?;
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default");
+    Some(format!("{namespace}/{claim}"))
+}
+
+/// Sets the maximum number of volumes of a driver in a CSINode.
+pub(super) fn set_limit(node: &mut Value, driver: &str, limit: i64) {
+    let drivers = node["spec"]["drivers"].as_array_mut().into_iter().flatten();
+    for known in drivers.filter(|known| known["name"] == driver) {
+        known["allocatable"]["count"] = limit.into();
+    }
+}
+
+/// Adds a volume for a claim of the pod's namespace that only one node can reach.
+pub(super) fn add_volume(objects: &mut Vec<Value>, pod: &str, claim: &str, node: &str) -> Result<()> {
+    let (namespace, _) = pod.split_once('/').unwrap_or(("default", ""));
+    let claim = find(objects, "PersistentVolumeClaim", &format!("{namespace}/{claim}"))?.clone();
+    let host = find(objects, "Node", node)?["metadata"]["labels"][HOSTNAME].clone();
+    let class = match claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str() {
+        Some(class) => json!(class),
+        None => claim["spec"]["storageClassName"].clone(),
+    };
+    let is_host = json!({"key": HOSTNAME, "operator": "In", "values": [host]});
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {
+            "name": format!("new-{}", claim["metadata"]["name"].as_str().unwrap_or_default()),
+            "labels": claim["spec"]["selector"]["matchLabels"],
+        },
+        "spec": {
+            "capacity": claim["spec"]["resources"]["requests"],
+            "accessModes": claim["spec"]["accessModes"],
+            "volumeMode": claim["spec"]["volumeMode"],
+            "storageClassName": class,
+            "local": {"path": "/disk"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [is_host]}]}},
+        },
+        "status": {"phase": "Available"},
+    }));
+    Ok(())
+}
+
 fn find<'a>(objects: &'a mut [Value], kind: &str, name: &str) -> Result<&'a mut Value> {
     objects
         .iter_mut()
@@ -237,7 +312,7 @@ fn find<'a>(objects: &'a mut [Value], kind: &str, name: &str) -> Result<&'a mut 
 }
 
 /// Returns true for the node with this name, or the pod with this `namespace/name`.
-fn is_called(object: &Value, kind: &str, name: &str) -> bool {
+pub(super) fn is_called(object: &Value, kind: &str, name: &str) -> bool {
     let own = object["metadata"]["name"].as_str().unwrap_or_default();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
     object["kind"] == kind && (own == name || format!("{namespace}/{own}") == name)

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use harbormaster_sim::{Change, Why};
+use harbormaster_sim::{Change, Remedy, Why};
 use serde_json::Value;
 
 use super::{
-    apply::without_anti_affinity,
+    apply::{add_volume, ask_for, is_called, name_of_claim, set_limit, without_anti_affinity},
     question::Question,
     workloads::{anti_affinity, full_name, workload_of, workloads},
 };
@@ -22,6 +22,10 @@ pub(super) fn missed(question: &mut Question<'_>, answer: &Why) -> Result<Vec<St
     missed.extend(removable_pods(question, answer)?);
     missed.extend(foreign_terms(question, answer)?);
     missed.extend(volumes(question, answer)?);
+    missed.extend(fewer_devices(question, answer)?);
+    missed.extend(limits(question, answer)?);
+    missed.extend(new_volumes(question, answer)?);
+    missed.extend(capacities(question, answer)?);
     missed.extend(classes(question, answer)?);
     Ok(missed)
 }
@@ -116,6 +120,150 @@ fn volumes(question: &mut Question<'_>, answer: &Why) -> Result<Vec<String>> {
         }
     }
     Ok(missed)
+}
+
+/// Tries all smaller numbers of devices of each request, the largest first.
+fn fewer_devices(question: &mut Question<'_>, answer: &Why) -> Result<Vec<String>> {
+    let pod = question.pod_object()?.clone();
+    let entries = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
+    let entries = entries.filter_map(|entry| entry["name"].as_str());
+    let mut missed = Vec::new();
+    for entry in entries {
+        let claim =
+            name_of_claim(&pod, entry).and_then(|name| object(question.objects, "ResourceClaim", &name));
+        let Some(claim) = claim.filter(|claim| claim["status"]["allocation"].is_null()) else { continue };
+        for asked in claim["spec"]["devices"]["requests"].as_array().into_iter().flatten() {
+            let name = asked["name"].as_str().unwrap_or_default();
+            let proposed = answer.remedies.iter().find_map(|remedy| match &remedy.changes[..] {
+                [Change::FewerDevices { claim, request, to, .. }] if *claim == *entry && request == name => {
+                    Some(*to)
+                }
+                _ => None,
+            });
+            for count in (1..asked["exactly"]["count"].as_i64().unwrap_or(1)).rev() {
+                if proposed == Some(count) {
+                    break;
+                }
+                let mut changed = question.objects.to_vec();
+                ask_for(&mut changed, question.pod, (entry, name), count)?;
+                if question.fits(changed)? {
+                    missed.push(format!(
+                        "it fits with {count} devices in {entry}/{name}; proposed is {proposed:?}"
+                    ));
+                    break;
+                }
+            }
+        }
+    }
+    Ok(missed)
+}
+
+/// Tries to raise the limit of one driver on one node by less than what is proposed.
+fn limits(question: &mut Question<'_>, answer: &Why) -> Result<Option<String>> {
+    let proposed = answer.remedies.iter().find_map(|remedy| match &remedy.changes[..] {
+        [Change::RaiseVolumeLimit { from, to, .. }] => Some(i64::from(*to) - i64::from(*from)),
+        _ => None,
+    });
+    let raise = proposed.map_or(1_000, |raise| raise - 1);
+    let nodes = question.objects.iter().filter(|object| object["kind"] == "CSINode");
+    let drivers = nodes.flat_map(|node| {
+        let drivers = node["spec"]["drivers"].as_array().into_iter().flatten();
+        drivers.filter_map(|driver| {
+            let limit = driver["allocatable"]["count"].as_i64()?;
+            Some((node["metadata"]["name"].as_str()?.to_owned(), driver["name"].as_str()?.to_owned(), limit))
+        })
+    });
+    for (node, driver, limit) in drivers.collect::<Vec<_>>().into_iter().filter(|_| raise > 0) {
+        let mut changed = question.objects.to_vec();
+        let of_node = changed.iter_mut().find(|object| is_called(object, "CSINode", &node));
+        of_node.into_iter().for_each(|object| set_limit(object, &driver, limit + raise));
+        if question.fits(changed)? {
+            return Ok(Some(format!(
+                "it fits if {node} has {raise} more of {driver}; proposed is {proposed:?}"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// Tries to add a volume for one waiting claim on one node.
+fn new_volumes(question: &mut Question<'_>, answer: &Why) -> Result<Option<String>> {
+    let is_proposed = |remedy: &Remedy| matches!(&remedy.changes[..], [Change::AddVolume { .. }]);
+    if answer.remedies.iter().any(is_proposed) {
+        return Ok(None);
+    }
+    let nodes: Vec<String> = names(question.objects, "Node");
+    for (key, claim) in unbound_claims(question)? {
+        let class = class_of(&claim);
+        let waits = question.objects.iter().any(|object| {
+            is_called(object, "StorageClass", class)
+                && object["provisioner"] == "kubernetes.io/no-provisioner"
+                && object["volumeBindingMode"] == "WaitForFirstConsumer"
+        });
+        let selects = claim["spec"]["selector"]["matchExpressions"].is_array();
+        for node in nodes.iter().filter(|_| waits && !selects) {
+            let mut changed = question.objects.to_vec();
+            add_volume(&mut changed, question.pod, &key, node)?;
+            if question.fits(changed)? {
+                return Ok(Some(format!("it fits with a volume for {key} on {node}")));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Tries to let one CSIStorageCapacity offer more than enough.
+fn capacities(question: &mut Question<'_>, answer: &Why) -> Result<Option<String>> {
+    let is_proposed = |remedy: &Remedy| matches!(&remedy.changes[..], [Change::GrowStorage { .. }]);
+    if answer.remedies.iter().any(is_proposed) || unbound_claims(question)?.is_empty() {
+        return Ok(None);
+    }
+    for at in 0..question.objects.len() {
+        if question.objects[at]["kind"] != "CSIStorageCapacity" {
+            continue;
+        }
+        let mut changed = question.objects.to_vec();
+        changed[at]["capacity"] = "100Ti".into();
+        if !changed[at]["maximumVolumeSize"].is_null() {
+            changed[at]["maximumVolumeSize"] = "100Ti".into();
+        }
+        let name = changed[at]["metadata"]["name"].clone();
+        if question.fits(changed)? {
+            return Ok(Some(format!("it fits with more storage in {name}")));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the pod's claims without a volume, by name.
+fn unbound_claims(question: &Question<'_>) -> Result<Vec<(String, Value)>> {
+    let pod = question.pod_object()?;
+    let (name, namespace) = (&pod["metadata"]["name"], pod["metadata"]["namespace"].as_str());
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let claims = volumes.filter_map(|volume| {
+        let named = volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
+        let own = || {
+            format!("{}-{}", name.as_str().unwrap_or_default(), volume["name"].as_str().unwrap_or_default())
+        };
+        let claim = named.or_else(|| volume.get("ephemeral").map(|_| own()))?;
+        let key = format!("{}/{claim}", namespace.unwrap_or("default"));
+        Some((claim, object(question.objects, "PersistentVolumeClaim", &key)?.clone()))
+    });
+    Ok(claims.filter(|(_, claim)| claim["spec"]["volumeName"].as_str().is_none_or(str::is_empty)).collect())
+}
+
+fn class_of(claim: &Value) -> &str {
+    let annotation = claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str();
+    annotation.or(claim["spec"]["storageClassName"].as_str()).unwrap_or_default()
+}
+
+fn object<'a>(objects: &'a [Value], kind: &str, name: &str) -> Option<&'a Value> {
+    objects.iter().find(|object| is_called(object, kind, name))
+}
+
+fn names(objects: &[Value], kind: &str) -> Vec<String> {
+    let all = objects.iter().filter(|object| object["kind"] == kind);
+    all.filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }
 
 /// Tries all priority classes below the proposed one. A class counts if the pod fits once the victims on any candidate

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use harbormaster_api::{Pod, Str, node::LABEL_ZONE};
+use harbormaster_api::{Pod, node::LABEL_ZONE};
 use harbormaster_core::{EngineConfig, Input};
 use harbormaster_framework::pod::PodInfo;
 
-use super::SimulatedCluster;
-use crate::{capacity::Capacity, inventory::Inventory, report::PodReport};
+use super::{SimulatedCluster, checkpoint::Checkpoint};
+use crate::{capacity::Capacity, inventory::Inventory, original::Original, report::PodReport};
 
 /// A cluster in which copies of pods are placed.
 pub(crate) struct Copies {
     world: SimulatedCluster<'static>,
+    start: Checkpoint,
     placed: Vec<Arc<PodInfo>>,
 }
 
@@ -20,25 +21,25 @@ impl Copies {
     pub(crate) fn new(config: EngineConfig, cluster: Inventory) -> Self {
         let mut world = SimulatedCluster::new(config, cluster, None);
         world.run(&mut |_, _| {});
-        let waiting = world.objects.values().filter(|pod| pod.node_name.is_none());
-        let waiting: Vec<Str> = waiting.map(|pod| pod.uid.clone()).collect();
-        for uid in waiting {
-            world.objects.remove(&uid);
-            world.input(Input::PodGone(uid));
-        }
-        Self { world, placed: Vec::new() }
+        world.dismiss_waiting();
+        Self { start: world.checkpoint(), world, placed: Vec::new() }
     }
 
     /// Places up to `limit` copies of the pod. Calls `progress` after every copy with their number.
-    pub(crate) fn count(&mut self, pod: &Pod, limit: usize, progress: &mut dyn FnMut(usize)) -> Capacity {
+    pub(crate) fn count(
+        &mut self,
+        original: &Original,
+        limit: usize,
+        progress: &mut dyn FnMut(usize),
+    ) -> Capacity {
         let cluster = &self.world.engine.cache().cluster;
         let nodes = cluster.nodes().all().filter(|node| node.object().is_some());
         let nodes = nodes.map(|node| (node.name().as_str().to_owned(), 0)).collect();
         let mut capacity = Capacity { nodes, ..Capacity::default() };
         while capacity.copies < limit {
-            let name: Str = format!("{}-copy-{}", pod.name, capacity.copies + 1).into();
-            let uid: Str = format!("{}/{name}", pod.namespace).into();
-            match self.place(Pod { name, uid, ..pod.clone() }) {
+            let (copy, claims) = original.copy(capacity.copies + 1);
+            self.world.add_claims(claims);
+            match self.place(copy) {
                 Ok(node) => {
                     capacity.copies += 1;
                     if let Some(zone) = self.zone_of(&node) {
@@ -73,14 +74,13 @@ impl Copies {
         Some(zone.as_str().to_owned())
     }
 
-    /// Removes all copies.
+    /// Removes all copies, and makes all claims and volumes what they were.
     pub(crate) fn remove_all(&mut self) {
         for copy in std::mem::take(&mut self.placed) {
-            self.world.take_volumes(&copy);
-            self.world.take_devices(&copy);
             self.world.objects.remove(&copy.uid);
             self.world.input(Input::PodGone(copy.uid.clone()));
         }
+        self.world.restore(&self.start);
         self.world.fruitless.clear();
     }
 }

@@ -6,7 +6,8 @@ use harbormaster_api::{
 };
 use harbormaster_core::{EngineConfig, Input};
 use harbormaster_framework::pod::PodInfo;
-use harbormaster_plugins::devices::ResourceClaim;
+use harbormaster_plugins::{devices::ResourceClaim, storage::claim};
+use harbormaster_world::volumes::pod_claims::anew;
 use serde_json::{Value, json};
 
 use super::SimulatedCluster;
@@ -28,10 +29,9 @@ impl Leaving {
         let world = &mut self.0;
         let info = PodInfo::standalone(pod.clone());
         let own: Vec<((String, String), Value)> = world.own_claims(pod);
+        let ephemeral = world.ephemeral_claims(&info);
         world.take_devices(&info);
-        if pod.controller.is_none() {
-            world.take_volumes(&info);
-        }
+        world.take_volumes(&info);
         world.objects.remove(&pod.uid);
         world.fruitless.clear();
         world.input(Input::PodGone(pod.uid.clone()));
@@ -43,6 +43,7 @@ impl Leaving {
             world.claims.insert(key, claim.clone());
             world.publish_custom::<ResourceClaim>(claim);
         }
+        world.add_claims(ephemeral);
         let status = PodStatus {
             phase: Phase::Pending,
             resource_claims: pod.status.resource_claims.clone(),
@@ -76,6 +77,16 @@ impl Leaving {
 }
 
 impl SimulatedCluster<'_> {
+    /// Returns the claims of the pod's ephemeral volumes as they were created.
+    fn ephemeral_claims(&self, pod: &PodInfo) -> Vec<Value> {
+        let own = claim::claimed_by(pod).filter(|claimed| claimed.ephemeral);
+        let claims = own.filter_map(|claimed| {
+            let claim = self.volumes.claim(&(pod.namespace.to_string(), claimed.name.to_string()))?;
+            Some(anew(claim, &claimed.name, &format!("{}/{}-again", pod.namespace, claimed.name)))
+        });
+        claims.collect()
+    }
+
     /// Returns the resource claims that were created for the pod.
     fn own_claims(&self, pod: &Pod) -> Vec<((String, String), Value)> {
         let names = pod.status.resource_claims.iter();

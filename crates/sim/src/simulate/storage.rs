@@ -56,7 +56,7 @@ impl SimulatedCluster<'_> {
         self.publish_changes();
     }
 
-    fn publish_changes(&mut self) {
+    pub(super) fn publish_changes(&mut self) {
         let Changes { created, volumes, claims, deleted, .. } = self.volumes.take_changes();
         for volume in created.into_iter().chain(volumes) {
             self.publish_custom::<PersistentVolume>(volume);

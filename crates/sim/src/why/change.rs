@@ -157,6 +157,73 @@ pub enum Change {
         /// The pods.
         pods: Vec<Place>,
     },
+    /// A claim of the pod asks for fewer devices. The spec of a claim cannot be changed, so it must be created anew.
+    FewerDevices {
+        /// Name of the claim in the pod.
+        claim: Str,
+        /// Name of the request in the claim.
+        request: String,
+        /// Number of devices that it asks for.
+        from: i64,
+        /// The largest number that suffices.
+        to: i64,
+    },
+    /// A node may have more volumes of a driver.
+    RaiseVolumeLimit {
+        /// Name of the node and of its CSINode.
+        node: Str,
+        /// Name of the driver.
+        driver: String,
+        /// Maximum number of volumes.
+        from: i32,
+        /// The smallest number that suffices.
+        to: i32,
+    },
+    /// The cluster gets a volume for a claim of the pod.
+    AddVolume {
+        /// Name of the PersistentVolumeClaim.
+        claim: Str,
+        /// Its class.
+        class: String,
+        /// Size of the volume, as the claim requests it.
+        size: String,
+        /// Node from which the volume can be reached.
+        node: Str,
+    },
+    /// A driver has room for a larger volume in a part of the cluster.
+    GrowStorage {
+        /// `namespace/name` of the CSIStorageCapacity.
+        capacity: String,
+        /// Class of the volume.
+        class: String,
+        /// Size of the largest possible volume.
+        from: String,
+        /// Size that the pod's claim requests.
+        to: String,
+    },
+    /// The cluster gets several empty nodes like an existing one.
+    AddNodes {
+        /// Name of the existing node.
+        like: Str,
+        /// Number of new nodes.
+        count: usize,
+    },
+    /// The pod's group needs nodes for fewer members.
+    LowerMinCount {
+        /// `namespace/name` of the group.
+        group: String,
+        /// Its `minCount`.
+        from: usize,
+        /// The largest `minCount` for which there are enough nodes.
+        to: usize,
+    },
+    /// The pod's group gets the members that it lacks, like those that wait.
+    AddMembers {
+        /// `namespace/name` of the group.
+        group: String,
+        /// Number of new members.
+        count: usize,
+    },
     /// The pods of a workload lack their required anti-affinity terms by one key.
     DropAntiAffinityOf {
         /// Kind and name of the workload.
@@ -193,10 +260,15 @@ impl Change {
     /// how readily people accept the change.
     pub(super) fn size(&self) -> u64 {
         match self {
-            Self::LowerRequest { from, to, .. } => {
-                let (from, to) = (i128::from(*from), i128::from(*to));
-                u64::try_from((from - to) * 1_000_000 / from.max(1)).unwrap_or(1).max(1)
+            Self::LowerRequest { from, to, .. } => share(*from, *to),
+            Self::LowerMinCount { from, to, .. } => share(amount(*from), amount(*to)),
+            Self::AddMembers { .. } => 100_000,
+            Self::FewerDevices { from, to, .. } => share(*from, *to),
+            Self::RaiseVolumeLimit { from, to, .. } => {
+                250_000 + 10_000 * u64::from(to.saturating_sub(*from).unsigned_abs())
             }
+            Self::AddVolume { .. } => 350_000,
+            Self::GrowStorage { .. } => 450_000,
             Self::WidenSkew { from, to, .. } => 100_000 * u64::from(to.saturating_sub(*from).unsigned_abs()),
             Self::Uncordon { .. } => 200_000,
             Self::Tolerate { .. } => 300_000,
@@ -207,6 +279,9 @@ impl Change {
             | Self::DropAntiAffinityOf { .. }
             | Self::DropHostPort { .. } => 700_000,
             Self::AddNode { .. } => 800_000,
+            Self::AddNodes { count, .. } => {
+                800_000 + 10_000 * u64::try_from(*count).unwrap_or(u64::MAX / 20_000)
+            }
             Self::RaisePriority { victims, violations, .. } => {
                 850_000 + count(victims) + 10_000 * u64::try_from(*violations).unwrap_or(u64::MAX / 20_000)
             }
@@ -223,6 +298,13 @@ impl Change {
             self,
             Self::Uncordon { .. }
                 | Self::AddNode { .. }
+                | Self::FewerDevices { .. }
+                | Self::RaiseVolumeLimit { .. }
+                | Self::AddVolume { .. }
+                | Self::GrowStorage { .. }
+                | Self::AddNodes { .. }
+                | Self::LowerMinCount { .. }
+                | Self::AddMembers { .. }
                 | Self::MovePod { .. }
                 | Self::StopPod { .. }
                 | Self::MovePods { .. }
@@ -274,6 +356,13 @@ impl Change {
             Self::RaisePriority { to, .. } => (spec.priority, spec.never_preempts) = (*to, false),
             Self::Uncordon { .. }
             | Self::AddNode { .. }
+            | Self::FewerDevices { .. }
+            | Self::RaiseVolumeLimit { .. }
+            | Self::AddVolume { .. }
+            | Self::GrowStorage { .. }
+            | Self::AddNodes { .. }
+            | Self::LowerMinCount { .. }
+            | Self::AddMembers { .. }
             | Self::MovePod { .. }
             | Self::StopPod { .. }
             | Self::MovePods { .. }
@@ -346,7 +435,17 @@ impl fmt::Display for Change {
             }
             Self::DropHostPort { port, protocol } => write!(f, "drop the host port {port}/{protocol}"),
             Self::Uncordon { node } => write!(f, "uncordon node {node}"),
-            Self::AddNode { like } => write!(f, "add a node like {like}"),
+            Self::AddNode { like } | Self::AddNodes { like, count: 1 } => write!(f, "add a node like {like}"),
+            Self::AddNodes { like, count } => write!(f, "add {count} nodes like {like}"),
+            Self::LowerMinCount { group, from, to } => {
+                write!(f, "lower minCount of PodGroup {group} from {from} to {to}")
+            }
+            Self::AddMembers { group, count: 1 } => {
+                write!(f, "create the missing member of PodGroup {group}")
+            }
+            Self::AddMembers { group, count } => {
+                write!(f, "create the {count} missing members of PodGroup {group}")
+            }
             Self::MovePod { pod, workload, from, to } => {
                 write!(f, "move pod {pod}{} from node {from} to {to}", of(workload))
             }
@@ -368,6 +467,19 @@ impl fmt::Display for Change {
             Self::DropAntiAffinityOf { workload, topology_key, .. } => {
                 write!(f, "drop the pod anti-affinity by {topology_key} of {workload}")
             }
+            Self::FewerDevices { claim, request, from, to } => {
+                write!(f, "ask for {to} instead of {from} devices in request {request} of claim {claim}")
+            }
+            Self::RaiseVolumeLimit { node, driver, from, to } => {
+                write!(f, "let node {node} have {to} instead of {from} volumes of driver {driver}")
+            }
+            Self::AddVolume { claim, class, size, node } => {
+                write!(f, "add a volume of class {class} with {size} on node {node} for claim {claim}")
+            }
+            Self::GrowStorage { capacity, class, from, to } => write!(
+                f,
+                "offer {to} instead of {from} for volumes of class {class} in CSIStorageCapacity {capacity}"
+            ),
             Self::DropVolume { volume } => write!(f, "drop the volume {volume}"),
             Self::DropResourceClaim { claim } => write!(f, "drop the resource claim {claim}"),
             Self::RaisePriority { class, from, to, node, victims, violations } => {
@@ -384,6 +496,16 @@ impl fmt::Display for Change {
             }
         }
     }
+}
+
+/// Returns the share of an amount that is given up, in millionths.
+fn share(from: i64, to: i64) -> u64 {
+    let (from, to) = (i128::from(from), i128::from(to));
+    u64::try_from((from - to) * 1_000_000 / from.max(1)).unwrap_or(1).max(1)
+}
+
+fn amount(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn count<T>(list: &[T]) -> u64 {

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use harbormaster_api::{
-    Labels, Node, Resources,
+    Labels, Node, Pod, Resources,
     node::LABEL_HOSTNAME,
     taint::{Taint, UNSCHEDULABLE},
 };
+use harbormaster_core::cache::Cache;
 use harbormaster_framework::attempt::AttemptError;
 use rustc_hash::FxHashSet;
 
-use super::{Change, Remedy, edits::in_service, trials::Trials};
+use super::{Change, Remedy, edits::in_service, objects::Objects, trials::Trials};
 
 impl Trials {
     /// Returns the smallest change of each kind.
@@ -37,29 +38,29 @@ impl Trials {
 
     /// Finds the smallest existing node of which an empty copy has room for the pod.
     fn add_node(&mut self) -> Result<Option<Remedy>, AttemptError> {
-        for like in self.shapes() {
+        for like in shapes(&self.pod, &self.judge.cache, &self.objects) {
             if let Some(remedy) = self.remedy(vec![Change::AddNode { like: like.name.clone() }])? {
                 return Ok(Some(remedy));
             }
         }
         Ok(None)
     }
+}
 
-    /// Returns one node of each shape, the smallest first. Nodes with equal resources, labels and taints have the same
-    /// shape, if they also have the same devices or the pod needs none.
-    fn shapes(&self) -> Vec<Arc<Node>> {
-        let mut known = FxHashSet::default();
-        let devices = |node: &Node| match self.pod.spec.resource_claims.is_empty() {
-            true => Vec::new(),
-            false => self.parts.devices(&node.name),
-        };
-        let nodes = self.judge.cache.cluster.nodes().nodes().filter_map(|node| node.object());
-        let mut shapes: Vec<Arc<Node>> =
-            nodes.filter(|node| known.insert((shape(node), devices(node)))).cloned().collect();
-        let size = |node: &Arc<Node>| (node.allocatable.milli_cpu, node.allocatable.memory);
-        shapes.sort_by(|a, b| size(a).cmp(&size(b)).then(a.name.cmp(&b.name)));
-        shapes
-    }
+/// Returns one node of each shape, the smallest first. Nodes with equal resources, labels and taints have the same
+/// shape, if they also have the same devices or the pod needs none.
+pub(super) fn shapes(pod: &Pod, cache: &Cache, objects: &Objects) -> Vec<Arc<Node>> {
+    let mut known = FxHashSet::default();
+    let devices = |node: &Node| match pod.spec.resource_claims.is_empty() {
+        true => Vec::new(),
+        false => objects.devices(&node.name),
+    };
+    let nodes = cache.cluster.nodes().nodes().filter_map(|node| node.object());
+    let mut shapes: Vec<Arc<Node>> =
+        nodes.filter(|node| known.insert((shape(node), devices(node)))).cloned().collect();
+    let size = |node: &Arc<Node>| (node.allocatable.milli_cpu, node.allocatable.memory);
+    shapes.sort_by(|a, b| size(a).cmp(&size(b)).then(a.name.cmp(&b.name)));
+    shapes
 }
 
 /// Returns what two nodes must share to be alike for new pods.

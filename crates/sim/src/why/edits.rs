@@ -8,9 +8,21 @@ use harbormaster_api::{
     pod::PodSpec,
     taint::{TAINT_NODE_UNSCHEDULABLE, Taint},
 };
+use harbormaster_core::cache::Cache;
 use harbormaster_framework::{pod::PodInfo, resource::CustomKey};
 
-use super::{Change, change::Place, trials::Trials, workload::workload_of};
+use serde_json::Value;
+
+use super::{
+    Change,
+    change::Place,
+    device_counts::set_count,
+    objects::device_claim,
+    storage::{set_capacity, set_limit, volume_for},
+    trials::Trials,
+    workload::workload_of,
+};
+use crate::inventory::CustomObject;
 
 /// The former state of an object that a change replaced.
 pub(super) enum Replaced {
@@ -20,6 +32,8 @@ pub(super) enum Replaced {
     NoNode(Str),
     /// The key of an object that did not exist.
     NoCustom(CustomKey),
+    /// An object as JSON.
+    Custom(CustomObject),
     /// A pod and its node.
     Pod(Arc<PodInfo>, Str),
     /// A node, and its pods in their order, which decides between equally important victims.
@@ -46,6 +60,17 @@ impl Trials {
             Change::DropAntiAffinityOf { workload, topology_key, .. } => {
                 self.without_anti_affinity(workload, topology_key)
             }
+            Change::FewerDevices { claim, request, to, .. } => {
+                let Some(name) = device_claim(&self.pod, claim).cloned() else { return Vec::new() };
+                self.edited("ResourceClaim", &name, |claim| set_count(claim, request, *to))
+            }
+            Change::RaiseVolumeLimit { node, driver, to, .. } => {
+                self.edited("CSINode", node, |node| set_limit(node, driver, *to))
+            }
+            Change::GrowStorage { capacity, to, .. } => {
+                self.edited("CSIStorageCapacity", capacity, |capacity| set_capacity(capacity, to))
+            }
+            Change::AddVolume { claim, node, .. } => self.with_volume(claim, node),
             _ => Vec::new(),
         }
     }
@@ -57,6 +82,11 @@ impl Trials {
                 Replaced::Node(node) => drop(self.judge.cache.set_node(node)),
                 Replaced::NoNode(name) => drop(self.judge.cache.remove_node(&name)),
                 Replaced::NoCustom(key) => drop(self.judge.cache.cluster.remove_custom(&key)),
+                Replaced::Custom(old) => {
+                    for raw in self.objects.restore(old) {
+                        self.judge.cache.cluster.set_custom(&raw);
+                    }
+                }
                 Replaced::Pod(pod, node) => self.judge.cache.set_pod(pod, &node),
                 Replaced::Order(node, pods) => {
                     let cluster = &mut self.judge.cache.cluster;
@@ -84,6 +114,25 @@ impl Trials {
         Some(Replaced::Order(node.clone(), cluster.node(cluster.find(node)?).pods().to_vec()))
     }
 
+    /// Edits an object.
+    fn edited(&mut self, kind: &str, name: &str, edit: impl FnOnce(&mut Value)) -> Vec<Replaced> {
+        let Some((old, new)) = self.objects.change(kind, name, edit) else { return Vec::new() };
+        new.iter().for_each(|raw| drop(self.judge.cache.cluster.set_custom(raw)));
+        vec![Replaced::Custom(old)]
+    }
+
+    /// Adds a volume for a claim on a node.
+    fn with_volume(&mut self, claim: &str, node: &str) -> Vec<Replaced> {
+        let node = self.judge.cache.node(node);
+        let volume =
+            node.and_then(|node| volume_for(self.objects.find("PersistentVolumeClaim", claim)?, node));
+        let Some(value) = volume else { return Vec::new() };
+        let (group, kind) = (String::new(), "PersistentVolume".to_owned());
+        let raw = self.objects.raw(vec![CustomObject { group, kind, value }]);
+        raw.iter().for_each(|raw| drop(self.judge.cache.cluster.set_custom(raw)));
+        raw.into_iter().map(|raw| Replaced::NoCustom(raw.key)).collect()
+    }
+
     fn uncordoned(&mut self, name: &str) -> Option<Replaced> {
         let old = self.judge.cache.node(name).cloned()?;
         self.judge.cache.set_node(Arc::new(in_service(&old)));
@@ -92,28 +141,15 @@ impl Trials {
 
     fn added(&mut self, like: &str) -> Vec<Replaced> {
         let Some(like) = self.judge.cache.node(like).cloned() else { return Vec::new() };
-        let copy = self.copy_of(&like);
+        let Some(copy) = copies_of(&like, &self.judge.cache).next() else { return Vec::new() };
         let name = copy.name.clone();
         self.judge.cache.set_node(Arc::new(copy));
         let mut replaced = vec![Replaced::NoNode(name.clone())];
-        for part in self.parts.copied(&like.name, &name) {
+        for part in self.objects.copied(&like.name, &name) {
             self.judge.cache.cluster.set_custom(&part);
             replaced.push(Replaced::NoCustom(part.key));
         }
         replaced
-    }
-
-    /// Returns an empty node like this one, with a name that no node has.
-    fn copy_of(&self, node: &Node) -> Node {
-        let names = (1..).map(|number| Str::from(format!("{}-copy-{number}", node.name)));
-        let free = names.into_iter().find(|name| self.judge.cache.node(name).is_none());
-        let name = free.unwrap_or_default();
-        let labels = node.labels.iter().map(|(key, value)| match key.as_str() {
-            LABEL_HOSTNAME => (key.clone(), name.clone()),
-            _ => (key.clone(), value.clone()),
-        });
-        let labels = labels.collect();
-        Node { uid: name.clone(), name, labels, ..in_service(node) }
     }
 
     /// Moves a pod to another node, or stops it.
@@ -153,6 +189,19 @@ impl Trials {
         }
         replaced
     }
+}
+
+/// Returns empty nodes like this one, with names that no node has.
+pub(super) fn copies_of<'a>(node: &'a Node, cache: &'a Cache) -> impl Iterator<Item = Node> + 'a {
+    let names = (1..).map(|number: usize| Str::from(format!("{}-copy-{number}", node.name)));
+    names.filter(|name| cache.node(name).is_none()).map(|name| {
+        let labels = node.labels.iter().map(|(key, value)| match key.as_str() {
+            LABEL_HOSTNAME => (key.clone(), name.clone()),
+            _ => (key.clone(), value.clone()),
+        });
+        let labels = labels.collect();
+        Node { uid: name.clone(), name, labels, ..in_service(node) }
+    })
 }
 
 /// Returns the node without the marks of a node that is out of service at the moment.

@@ -100,7 +100,7 @@ impl Trials {
             }
         }
         let (changes, example) = (vec![stopped(&obstacle.pods)], node.as_str().to_owned());
-        Ok(Some(Remedy { changes, fits: fits.len(), example }))
+        Ok(Some(Remedy { changes, fits: fits.len(), example, members: None }))
     }
 
     /// Returns the nodes on which the pod fits without some other pods.

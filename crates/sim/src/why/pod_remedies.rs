@@ -3,13 +3,13 @@
 use harbormaster_api::Str;
 use harbormaster_framework::attempt::AttemptError;
 
-use super::{Change, Remedy, ideas::ideas, trials::Trials};
+use super::{Change, Remedy, trials::Trials};
 
 impl Trials {
     /// Returns the changes that suffice alone. If there are none, returns the pairs that suffice, and if there are none
     /// either, a set of changes none of which can be left out.
     pub(super) fn pod_remedies(&mut self) -> Result<Vec<Remedy>, AttemptError> {
-        let ideas = ideas(&self.pod, &self.judge.cache.cluster);
+        let ideas = self.ideas();
         if self.fits(&ideas)?.is_empty() {
             return Ok(Vec::new());
         }
@@ -69,6 +69,7 @@ impl Trials {
         }
         for at in 0..changes.len() {
             self.narrow_skew(&mut changes, at)?;
+            self.narrow_devices(&mut changes, at)?;
         }
         match self.narrow_requests(&changes)? {
             Some(changes) => self.remedy(changes),

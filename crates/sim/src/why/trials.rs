@@ -5,7 +5,10 @@ use std::sync::Arc;
 use harbormaster_api::{Pod, Str};
 use harbormaster_framework::{attempt::AttemptError, pod::PodInfo};
 
-use super::{Change, Remedy, change::changed, node_parts::NodeParts, promotion::PriorityClass};
+use super::{
+    Change, Remedy, change::changed, ideas::ideas, objects::Objects, promotion::PriorityClass,
+    storage::Limited,
+};
 use crate::explain::Judge;
 
 /// A pod that waits, and the cluster in which it waits.
@@ -14,13 +17,22 @@ pub(super) struct Trials {
     pub(super) pod: Pod,
     /// Priority classes of the cluster, the lowest first.
     pub(super) classes: Vec<PriorityClass>,
-    pub(super) parts: NodeParts,
+    pub(super) objects: Objects,
+    /// Nodes that reject the pod because of volumes.
+    pub(super) limited: Limited,
 }
 
 impl Trials {
     /// Returns the pod with changes to itself.
     pub(super) fn info(&mut self, changes: &[Change]) -> Arc<PodInfo> {
         self.judge.cache.info(changed(&self.pod, changes))
+    }
+
+    /// Returns changes to the pod and its claims that are worth trying.
+    pub(super) fn ideas(&self) -> Vec<Change> {
+        let mut ideas = ideas(&self.pod, &self.judge.cache.cluster);
+        ideas.extend(self.fewer_devices());
+        ideas
     }
 
     /// Returns the nodes on which the pod fits after the changes.
@@ -36,7 +48,7 @@ impl Trials {
     pub(super) fn remedy(&mut self, changes: Vec<Change>) -> Result<Option<Remedy>, AttemptError> {
         let nodes = self.fits(&changes)?;
         let example = nodes.first().map(|node| node.as_str().to_owned());
-        Ok(example.map(|example| Remedy { changes, fits: nodes.len(), example }))
+        Ok(example.map(|example| Remedy { changes, fits: nodes.len(), example, members: None }))
     }
 
     /// Returns the remedy if the pod fits on the node after the changes.
@@ -47,6 +59,11 @@ impl Trials {
     ) -> Result<Option<Remedy>, AttemptError> {
         let nodes = self.fits(&changes)?;
         let example = || node.as_str().to_owned();
-        Ok(nodes.contains(node).then(|| Remedy { changes, fits: nodes.len(), example: example() }))
+        Ok(nodes.contains(node).then(|| Remedy {
+            changes,
+            fits: nodes.len(),
+            example: example(),
+            members: None,
+        }))
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use harbormaster_api::{
-    Node, Pod, PodSpec,
-    node::LABEL_ZONE,
-    pod::{PodClaim, TopologySpreadConstraint},
-    selector::LabelSelector,
+    Node, Pod, PodSpec, node::LABEL_ZONE, pod::TopologySpreadConstraint, selector::LabelSelector,
 };
+use harbormaster_manifests::Source;
 use harbormaster_setup::{Choices, Setup};
-use harbormaster_sim::{Capacity, CapacityError, Inventory, capacity, report::Fate, simulate, with_request};
+use harbormaster_sim::{
+    Capacity, CapacityError, Inventory, Original, Reading, capacity, report::Fate, simulate, with_request,
+};
 use harbormaster_testkit::{NodeBuilder, PodBuilder, node, pod, random::Dice};
 
 fn setup() -> Setup {
@@ -24,7 +24,8 @@ fn cluster(nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>) -> Inventory {
 }
 
 fn count(cluster: Inventory, pods: &[Pod], limit: usize) -> Result<Vec<Capacity>, CapacityError> {
-    capacity(setup().engine, cluster, pods, limit, &mut |_, _| {})
+    let originals: Vec<Original> = pods.iter().cloned().map(Original::from).collect();
+    capacity(setup().engine, cluster, &originals, limit, &mut |_, _| {})
 }
 
 #[test]
@@ -72,14 +73,10 @@ fn pending_pods_come_first_and_copies_neither_preempt_nor_wait_for_gates() {
 }
 
 #[test]
-fn pods_that_cannot_be_copied_are_refused() {
+fn pods_of_another_scheduler_are_refused() {
     let foreign = pod("p").spec(|spec| spec.scheduler_name = "other".into()).build();
     let refused = count(Inventory::default(), &[foreign], 1);
     assert_eq!(refused, Err(CapacityError::Foreign("other".into())));
-    let template = Some("gpus".into());
-    let claim = PodClaim { name: "gpu".into(), claim: None, template };
-    let own = pod("p").spec(|spec| spec.resource_claims.push(claim)).build();
-    assert_eq!(count(Inventory::default(), &[own], 1), Err(CapacityError::OwnClaim("gpu".into())));
 }
 
 #[test]
@@ -114,4 +111,82 @@ fn as_many_copies_fit_as_a_simulation_places() {
         placed += counted[0].copies;
     }
     assert!(placed > 100, "{placed} copies");
+}
+
+/// A StatefulSet whose pods need a device, a volume that is provisioned, an ephemeral one, and one that exists.
+fn set(replicas: usize) -> String {
+    let claim = |name: &str, class: &str| {
+        format!(
+            "{{metadata: {{name: {name}}}, spec: {{accessModes: [ReadWriteOnce], storageClassName: {class}, \
+             resources: {{requests: {{storage: 1Gi}}}}}}}}"
+        )
+    };
+    format!(
+        "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: db}}, spec: {{replicas: {replicas}, \
+         podManagementPolicy: Parallel, selector: {{matchLabels: {{app: db}}}}, volumeClaimTemplates: [{}, {}], template: \
+         {{metadata: {{labels: {{app: db}}}}, spec: {{containers: [{{name: c, image: i}}], resourceClaims: [{{name: gpu, \
+         resourceClaimTemplateName: one}}], volumes: [{{name: scratch, ephemeral: {{volumeClaimTemplate: {}}}}}]}}}}}}}}\n",
+        claim("data", "fast"),
+        claim("log", "local"),
+        claim("unnamed", "fast").replace("metadata: {name: unnamed}, ", ""),
+    )
+}
+
+/// Nodes with random numbers of devices, attachable volumes and local volumes.
+fn stock(seed: u64) -> String {
+    let mut dice = Dice::new(seed);
+    let mut text = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {}}\n---\n\
+        {apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: one}, spec: {spec: {devices: \
+        {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}}\n---\n\
+        {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fast}, provisioner: csi.example.com, \
+        volumeBindingMode: WaitForFirstConsumer}\n---\n\
+        {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, provisioner: \
+        kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}\n"
+        .to_owned();
+    for node in ["n1", "n2", "n3"] {
+        let devices: Vec<String> =
+            (0..dice.below(5)).map(|number| format!("{{name: gpu-{number}}}")).collect();
+        text += &format!(
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: {node}, labels: {{kubernetes.io/hostname: {node}}}}}, \
+             status: {{allocatable: {{pods: 9}}}}}}\n---\n\
+             {{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: {node}}}, spec: {{driver: d.example, \
+             nodeName: {node}, pool: {{name: {node}, generation: 1, resourceSliceCount: 1}}, devices: [{}]}}}}\n---\n\
+             {{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {{name: {node}}}, spec: {{drivers: [{{name: \
+             csi.example.com, nodeID: id, allocatable: {{count: {}}}}}]}}}}\n",
+            devices.join(", "),
+            dice.below(12)
+        );
+        for number in 0..dice.below(5) {
+            text += &format!(
+                "---\n{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {node}-{number}}}, spec: {{storageClassName: \
+                 local, capacity: {{storage: 1Gi}}, accessModes: [ReadWriteOnce], local: {{path: /d}}, nodeAffinity: \
+                 {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: kubernetes.io/hostname, operator: In, values: \
+                 [{node}]}}]}}]}}}}}}}}\n"
+            );
+        }
+    }
+    text
+}
+
+fn read(text: &str) -> Inventory {
+    let source = Source { name: "f.yaml".into(), text: text.to_owned() };
+    Inventory::from_sources(&[source], Reading::default()).expect("the manifests are valid")
+}
+
+#[test]
+fn every_copy_gets_its_own_claims_as_in_a_simulation() {
+    let original = Original::first_of(&read(&set(1))).expect("a pod");
+    let originals = [original.clone(), original];
+    let mut limits = std::collections::BTreeSet::new();
+    for seed in 0..25 {
+        let cluster = stock(seed);
+        let counted =
+            capacity(setup().engine, read(&cluster), &originals, 50, &mut |_, _| {}).expect("copies");
+        assert_eq!(counted[0], counted[1], "seed {seed}: each count begins with the same cluster");
+        let asked = read(&format!("{cluster}---\n{}", set(counted[0].copies + 1)));
+        let report = simulate(setup().engine, asked, &mut |_, _| {});
+        assert_eq!(report.count(Fate::Placed), counted[0].copies, "seed {seed}");
+        limits.insert(counted[0].copies);
+    }
+    assert!(limits.len() > 3, "{limits:?}");
 }

@@ -265,3 +265,22 @@ fn explanations_count_the_devices_that_are_free() {
         assert_eq!(lacks, [expected]);
     }
 }
+
+#[test]
+fn a_claim_that_asks_for_too_many_devices_is_answered_with_the_largest_number_that_is_free() {
+    let many = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: many}, spec: {spec: {devices: \
+                {requests: [{name: gpus, exactly: {deviceClassName: gpu, count: 4}}]}}}}\n---\n";
+    let waiting = pod("p", "").replace("resourceClaimTemplateName: one", "resourceClaimTemplateName: many");
+    for (others, expected) in [
+        (String::new(), Some("ask for 2 instead of 4 devices in request gpus of claim gpu")),
+        (pod("a", ""), Some("ask for 1 instead of 4 devices in request gpus of claim gpu")),
+        ([pod("a", ""), pod("b", "")].concat(), None),
+    ] {
+        let cluster = cluster(&[many, &others, &waiting].concat());
+        let engine = Setup::read(None, &Choices::default()).unwrap().engine;
+        let answer = why(engine, cluster, "default/p", &mut |_, _| {}).unwrap().unwrap();
+        let fewer =
+            answer.remedies.iter().map(ToString::to_string).find(|words| words.starts_with("ask for"));
+        assert_eq!(fewer.as_deref(), expected, "{:?}", answer.remedies);
+    }
+}

@@ -334,3 +334,72 @@ fn explanations_say_where_volumes_are_and_what_classes_cannot_provide() {
         assert_eq!(lacks(claim, class, &volumes), [expected], "{claim} {class}");
     }
 }
+
+/// Returns the remedies for the pod `default/{name}` in words.
+fn remedies(objects: &[String], name: &str) -> Vec<String> {
+    let engine = Setup::read(None, &Choices::default()).unwrap().engine;
+    let answer = why_independent(&engine, cluster(objects), &format!("default/{name}")).unwrap().unwrap();
+    answer.remedies.iter().map(ToString::to_string).collect()
+}
+
+fn node(name: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}}, \
+         status: {{allocatable: {{pods: 9}}}}}}\n"
+    )
+}
+
+#[test]
+fn a_limit_of_volumes_is_raised_where_least_is_missing() {
+    let limit = |node: &str, count: i32| {
+        format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {{name: {node}}}, \
+             spec: {{drivers: [{{name: ebs.csi.aws.com, nodeID: id, allocatable: {{count: {count}}}}}]}}}}\n"
+        )
+    };
+    let two = format!("{}}}, {{name: w, {}", ebs("vol-3"), ebs("vol-4"));
+    let running = pod("a", &ebs("vol-1")).replace("spec: {", "spec: {nodeName: n1, ");
+    // n1 has room for one of the two volumes; n2 has room for none.
+    let objects = [node("n2"), limit("n1", 2), limit("n2", 0), running, pod("p", &two)];
+    let words = remedies(&objects, "p");
+    let raise = "let node n1 have 3 instead of 2 volumes of driver ebs.csi.aws.com";
+    assert!(words.iter().any(|words| words == raise), "{words:?}");
+    assert!(words.iter().any(|words| words == "drop the volume w"), "{words:?}");
+}
+
+#[test]
+fn claims_that_nobody_provisions_get_volumes_on_one_node() {
+    let class = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, \
+         provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}\n";
+    let claim = |name: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}}}, spec: {{accessModes: \
+             [ReadWriteOnce], storageClassName: local, resources: {{requests: {{storage: 5Gi}}}}}}}}\n"
+        )
+    };
+    let volume = "persistentVolumeClaim: {claimName: a}";
+    let both = format!("{volume}}}, {{name: w, persistentVolumeClaim: {{claimName: b}}");
+    let add = |claim: &str| format!("add a volume of class local with 5Gi on node n2 for claim {claim}");
+    let objects = |pod: String| [node("n2"), class.to_owned(), claim("a"), claim("b"), pod];
+    assert!(remedies(&objects(pod("p", volume)), "p").contains(&add("a")));
+    let together = format!("{}, and {}", add("a"), add("b"));
+    let words = remedies(&objects(pod("p", &both)), "p");
+    assert!(words.contains(&together), "{words:?}");
+}
+
+#[test]
+fn a_driver_offers_enough_storage() {
+    let objects = [
+        "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fast}, \
+         provisioner: csi.example.com, volumeBindingMode: WaitForFirstConsumer}\n",
+        "{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: csi.example.com}, spec: {storageCapacity: true}}\n",
+        "{apiVersion: storage.k8s.io/v1, kind: CSIStorageCapacity, metadata: {name: here}, storageClassName: fast, \
+         nodeTopology: {}, capacity: 2Gi}\n",
+        "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], \
+         storageClassName: fast, resources: {requests: {storage: 5Gi}}}}\n",
+    ];
+    let objects: Vec<String> = objects.map(str::to_owned).into_iter().collect();
+    let words = remedies(&[objects, vec![pod("p", "persistentVolumeClaim: {claimName: a}")]].concat(), "p");
+    let grow = "offer 5Gi instead of 2Gi for volumes of class fast in CSIStorageCapacity default/here";
+    assert!(words.iter().any(|words| words == grow), "{words:?}");
+}

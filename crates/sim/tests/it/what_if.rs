@@ -313,3 +313,43 @@ fn no_round_takes_more_pods_than_the_budgets_allow() {
         assert_eq!(gone, on_nodes, "seed {seed}: every pod is in the plan once");
     }
 }
+
+#[test]
+fn a_pod_that_comes_back_gets_new_ephemeral_volumes() {
+    let set = workload("ReplicaSet", "web", 1, 5);
+    let mut pod = pod_of(Some(&set), "web-a", Some("n0"), 5);
+    let claim = json!({
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}},
+    });
+    pod["spec"]["volumes"] =
+        json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]);
+    let mut bound = claim.clone();
+    bound["volumeName"] = "disk".into();
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "web-a", "uid": pod["metadata"]["uid"], "controller": true});
+    let is_host = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0"]});
+    let storage = [
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+            "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer",
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": bound, "status": {"phase": "Bound"},
+            "metadata": {
+                "name": "web-a-scratch", "namespace": "default", "uid": "c", "ownerReferences": [owner],
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+            },
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"}, "status": {"phase": "Bound"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "capacity": {"storage": "1Gi"},
+                "persistentVolumeReclaimPolicy": "Delete", "csi": {"driver": "csi.example.com", "volumeHandle": "h"},
+                "claimRef": {"namespace": "default", "name": "web-a-scratch", "uid": "c"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [is_host]}]}},
+            },
+        }),
+    ];
+    let objects = [vec![node("n0", 4), node("n1", 4), set, pod], storage.to_vec()].concat();
+    let told = plan(&objects, &["n0"]);
+    assert_eq!(rounds(&told), [[("default/web-a", Some("n1"))]], "{told:?}");
+}

@@ -4,8 +4,8 @@ use harbormaster_api::{
     Node, Pod,
     node::LABEL_HOSTNAME,
     pod::{PodAffinity, PodAffinityTerm, PodClaim, TopologySpreadConstraint, VolumeSource},
-    selector::LabelSelector,
-    taint::TAINT_NODE_UNSCHEDULABLE,
+    selector::{LabelSelector, Operator, Requirement},
+    taint::{TAINT_NODE_UNSCHEDULABLE, Taint, TaintEffect},
 };
 use harbormaster_core::EngineConfig;
 use harbormaster_setup::{Choices, Setup};
@@ -542,4 +542,65 @@ fn a_volume_or_a_resource_claim_that_nobody_provides_is_dropped() {
     let claim = PodClaim { name: "gpu".into(), claim: Some("gpu".into()), ..PodClaim::default() };
     let answer = ask(vec![small("a")], vec![pod("p").spec(|spec| spec.resource_claims.push(claim))]);
     expect(&answer, &[("drop the resource claim gpu", 1)]);
+}
+
+/// Returns one change of each kind.
+fn all_changes() -> Vec<Change> {
+    let name = || harbormaster_api::Str::from("x");
+    let text = || "x".to_owned();
+    let requirement = || Requirement { key: name(), operator: Operator::In, values: vec![name()] };
+    let taint = || Taint { key: name(), value: name(), effect: TaintEffect::NoSchedule };
+    vec![
+        Change::LowerRequest { resource: name(), from: 2, to: 1 },
+        Change::Tolerate { taint: taint() },
+        Change::DropNodeSelector { key: name(), value: name() },
+        Change::DropNodeAffinity { term: 0, requirement: requirement() },
+        Change::WidenSkew { constraint: 0, topology_key: name(), from: 1, to: 2 },
+        Change::SoftenSpread { constraint: 0, topology_key: name() },
+        Change::DropPodAffinity { term: 0, topology_key: name() },
+        Change::DropPodAntiAffinity { term: 0, topology_key: name() },
+        Change::DropHostPort { port: 1, protocol: name() },
+        Change::Uncordon { node: name() },
+        Change::AddNode { like: name() },
+        Change::DropVolume { volume: name() },
+        Change::DropResourceClaim { claim: name() },
+        Change::RaisePriority {
+            class: None,
+            from: 0,
+            to: 1,
+            node: name(),
+            victims: Vec::new(),
+            violations: 0,
+        },
+        Change::MovePod { pod: text(), workload: None, from: name(), to: name() },
+        Change::StopPod { pod: text(), workload: None, from: name() },
+        Change::MovePods { workload: text(), moves: Vec::new() },
+        Change::StopPods { workload: text(), pods: Vec::new() },
+        Change::FewerDevices { claim: name(), request: text(), from: 2, to: 1 },
+        Change::RaiseVolumeLimit { node: name(), driver: text(), from: 1, to: 2 },
+        Change::AddVolume { claim: name(), class: text(), size: text(), node: name() },
+        Change::GrowStorage { capacity: text(), class: text(), from: text(), to: text() },
+        Change::AddNodes { like: name(), count: 2 },
+        Change::LowerMinCount { group: text(), from: 2, to: 1 },
+        Change::AddMembers { group: text(), count: 1 },
+        Change::DropAntiAffinityOf { workload: text(), topology_key: name(), pods: 1 },
+    ]
+}
+
+#[test]
+fn the_documentation_lists_every_change_with_its_fields() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/simulating.md");
+    let document = std::fs::read_to_string(path).expect("the document");
+    let (_, table) = document.split_once("| `change` | fields |").expect("the table");
+    let (table, _) = table.split_once("\n\n").expect("the end of the table");
+    for change in all_changes() {
+        let json = serde_json::to_value(&change).expect("JSON");
+        let kind = format!("`{}`", json["change"].as_str().expect("the kind"));
+        let row =
+            table.lines().find(|row| row.contains(&kind)).unwrap_or_else(|| panic!("no row for {kind}"));
+        for field in json.as_object().expect("an object").keys().filter(|field| *field != "change") {
+            assert!(row.contains(&format!("`{field}`")), "{kind} has a field {field}, but: {row}");
+        }
+        assert!(!change.to_string().is_empty());
+    }
 }

@@ -12,7 +12,8 @@ use super::{ClaimKey, Provisioners, Severity, Volumes, claim_reference};
 
 /// Name of the controller in events.
 pub(super) const CONTROLLER: &str = "persistentvolume-controller";
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Annotation of claims that are bound.
+pub(super) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Annotation of claims and volumes that the controller or a scheduler, rather than a user, bound to each other.
 pub(super) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Annotations of the default class.
@@ -46,7 +47,7 @@ impl Volumes {
         }
         let is_default =
             |class: &&Value| DEFAULT_MARKS.iter().any(|mark| annotation(class, mark) == Some("true"));
-        let classes = self.classes.values().map(|kept| &kept.value).filter(is_default);
+        let classes = self.classes.values().map(|kept| &*kept.value).filter(is_default);
         let newest = classes.max_by_key(|class| text(class, "/metadata/creationTimestamp"));
         if let Some(class) = newest.map(|class| class["metadata"]["name"].clone()) {
             self.change_claim(key, |claim| claim["spec"]["storageClassName"] = class);

@@ -1,7 +1,10 @@
 //! Claims that belong to pods: claims for ephemeral volumes, and claims from a StatefulSet's `volumeClaimTemplates`.
 
+use harbormaster_plugins::storage::claim::SELECTED_NODE;
 use harbormaster_validation::value::{list, name, namespace, text, uid};
 use serde_json::{Map, Value, json};
+
+use super::{claiming, provision};
 
 /// Returns the claims for a pod's ephemeral volumes. The pod owns the claims.
 pub fn of_pod(pod: &Value) -> impl Iterator<Item = Value> + '_ {
@@ -27,6 +30,27 @@ pub fn of_stateful_set(set: &Value, pod: &str) -> impl Iterator<Item = Value> {
         }
         claim
     })
+}
+
+/// Returns a claim without its volume, as if it had just been created with this name and this UID.
+pub fn anew(claim: &Value, name: &str, uid: &str) -> Value {
+    let mut claim = claim.clone();
+    claim["metadata"]["name"] = name.into();
+    claim["metadata"]["uid"] = uid.into();
+    for field in ["/metadata/annotations", "/metadata", "/spec", ""] {
+        if let Some(fields) = claim.pointer_mut(field).and_then(Value::as_object_mut) {
+            fields.retain(|field, _| !is_of_binding(field));
+        }
+    }
+    claim
+}
+
+/// Returns true for the fields and annotations that a claim gets after its creation.
+fn is_of_binding(field: &str) -> bool {
+    let annotations = [claiming::BIND_COMPLETED, claiming::BOUND_BY_CONTROLLER, SELECTED_NODE];
+    annotations.contains(&field)
+        || provision::PROVISIONER.contains(&field)
+        || ["status", "volumeName", "resourceVersion", "deletionTimestamp", "finalizers"].contains(&field)
 }
 
 /// Adds volumes for the claims of a StatefulSet's pod to the pod's spec. These volumes replace volumes of the same

@@ -26,7 +26,7 @@ use super::{
 /// Annotation that names the provisioner of a volume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Annotations, current and former, that name the provisioner of a claim's volume.
-const PROVISIONER: [&str; 2] =
+pub(super) const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
 /// The reason why no volume is provisioned, for an event about the claim.
