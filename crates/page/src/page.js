@@ -632,7 +632,8 @@ async function ask(event) {
   answer.textContent = "Asking …";
   const given = [...new FormData(byId("fit"))].filter(([, value]) => value.trim() !== "");
   try {
-    const { nodes, of, copies, message } = await fetched(`page/fit?${new URLSearchParams(given)}`);
+    const { error, nodes, of, copies, message } = await fetched(`page/fit?${new URLSearchParams(given)}`);
+    if (error) throw new Error(error);
     const fits = `Fits on ${count(nodes)} of ${counted(of, "node", "nodes")}. `;
     answer.textContent = nodes > 0 ? `${fits}There is room for ${counted(copies, "copy", "copies")}.` : fits + message;
   } catch (error) {

@@ -23,7 +23,8 @@ pub const FIT: &str = "/debug/page/fit";
 pub enum Answer {
     /// JSON.
     Json(Arc<str>),
-    /// The question is wrong, and why.
+    /// The question is wrong, and why. The reply is JSON with this `error`: for any other status than 200, a browser would
+    /// show an error in its console, although the page shows the mistake where it was made.
     Refused(String),
     /// There is no answer now, and why.
     Unavailable(String),
@@ -84,12 +85,14 @@ impl BrowserPage {
     }
 }
 
+fn json_reply(json: String) -> Reply {
+    reply::nosniff(reply::typed(StatusCode::OK, "application/json", json))
+}
+
 fn data(answer: Answer) -> Reply {
     match answer {
-        Answer::Json(json) => {
-            reply::nosniff(reply::typed(StatusCode::OK, "application/json", json.as_ref().to_owned()))
-        }
-        Answer::Refused(why) => reply::text(StatusCode::BAD_REQUEST, why + "\n"),
+        Answer::Json(json) => json_reply(json.as_ref().to_owned()),
+        Answer::Refused(why) => json_reply(serde_json::json!({"error": why}).to_string()),
         Answer::Unavailable(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, why + "\n"),
     }
 }
@@ -122,7 +125,7 @@ pub(crate) mod tests {
             (Method::GET, "/debug/page", "", Some(200)),
             (Method::GET, "/debug/page/data", "", Some(200)),
             (Method::GET, "/debug/page/fit", "cpu=1", Some(503)),
-            (Method::GET, "/debug/page/fit", "", Some(400)),
+            (Method::GET, "/debug/page/fit", "", Some(200)),
             (Method::POST, "/debug/page/data", "", Some(405)),
             (Method::GET, "/debug/page/other", "", None),
             (Method::GET, "/debug/pages", "", None),

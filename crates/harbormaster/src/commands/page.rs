@@ -103,7 +103,6 @@ fn why(client: &ApiClient) -> Why {
 async fn answer(client: &ApiClient, path: &str) -> Answer {
     match client.get(path).await {
         Ok(reply) => Answer::Json(String::from_utf8_lossy(&reply).into()),
-        Err(error) if error.code() == Some(400) => Answer::Refused(told(&error)),
         Err(error) => Answer::Unavailable(told(&error)),
     }
 }

@@ -127,6 +127,8 @@ fn the_form_says_where_a_pod_would_fit_and_how_often() {
         answer.starts_with("Fits on 0 of 3 nodes. 0/3 nodes are available: 3 node(s) didn't match"),
         "{answer}"
     );
+    let answer = ask_form(&mut page, &[("cpu", "many")]);
+    assert!(answer.contains("many"), "the mistake is told: {answer}");
     assert_eq!(page.value("view.scene.podCount"), 1, "the question has no effect");
     page.ends_quietly();
 }
