@@ -13,7 +13,7 @@ const ENTRIES: usize = 1 << 17;
 /// only if the disk is stuck for long in a busy cluster.
 const AT_MOST: usize = 1 << 21;
 /// Time for which the thread lets entries accumulate, so that it seldom wakes up.
-const ACCUMULATE: Duration = Duration::from_millis(250);
+const ACCUMULATE: Duration = Duration::from_secs(1);
 
 /// The engine's end.
 #[derive(Debug)]
@@ -80,10 +80,11 @@ impl Batch {
 impl Sink for Pipe {
     fn put(&mut self, entry: Entry) {
         let mut waiting = self.0.locked();
-        let was_empty = waiting.entries.is_empty();
+        let before = waiting.entries.len();
         waiting.add(entry);
+        let is_to_wake = before == 0 || waiting.entries.len() == ENTRIES / 2;
         drop(waiting);
-        if was_empty {
+        if is_to_wake {
             self.0.changed.notify_one();
         }
     }
@@ -106,7 +107,8 @@ impl Outlet {
         };
         let mut waiting = wait(self.0.locked(), at_most, is_idle);
         if !waiting.entries.is_empty() {
-            waiting = wait(waiting, ACCUMULATE, |waiting| !waiting.is_last);
+            let is_short = |waiting: &mut Batch| !waiting.is_last && waiting.entries.len() < ENTRIES / 2;
+            waiting = wait(waiting, ACCUMULATE, is_short);
         }
         let (is_last, has_overflowed) = (waiting.is_last, waiting.has_overflowed);
         // The next batch is probably about as long.
