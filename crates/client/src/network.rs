@@ -32,8 +32,8 @@ use crate::{
 
 /// Time limit for making a connection, including the TLS handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Time for which a connection for watches may be silent before it is pinged over HTTP/2. The kernel probes all
-/// connections after the same time, but an intermediate proxy may answer those probes.
+/// Time from one ping over HTTP/2 to the next. The kernel probes silent connections after the same time, but an
+/// intermediate proxy may answer those probes.
 pub(crate) const PING_AFTER: Duration = Duration::from_secs(15);
 /// Time limit for the answer to a ping.
 pub(crate) const PING_LIMIT: Duration = Duration::from_secs(10);
@@ -165,9 +165,8 @@ fn builder() -> legacy::Builder {
 /// Makes pools of connections.
 struct Dialer {
     /// Connects over HTTP/2 if the server supports it. Such a connection can be pinged, and carries all watches and
-    /// requests, so several messages can be sent and received at once. A request that comes alone costs a little more
-    /// than over HTTP/1.1. An API server answers 100 requests of a connection at the same time, watches included; others
-    /// wait.
+    /// requests, so several messages can be sent and received at once. An API server answers 100 requests of a
+    /// connection at the same time, watches included; others wait.
     http2: Connector,
     /// Connects over HTTP/1.1, for servers without HTTP/2.
     http1: Connector,
