@@ -19,6 +19,7 @@ pub struct CapacityScheduling(DefaultPreemption);
 
 impl Plugin for CapacityScheduling {
     const NAME: &'static str = "CapacityScheduling";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -16,6 +16,7 @@ pub struct QuotaSort;
 
 impl Plugin for QuotaSort {
     const NAME: &'static str = "QuotaSort";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 }
 

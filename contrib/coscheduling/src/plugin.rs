@@ -20,6 +20,7 @@ pub struct Coscheduling {
 
 impl Plugin for Coscheduling {
     const NAME: &'static str = "Coscheduling";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -36,6 +36,7 @@ pub struct NetworkOverhead {
 
 impl Plugin for NetworkOverhead {
     const NAME: &'static str = "NetworkOverhead";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -21,6 +21,7 @@ pub struct TopologicalSort {
 
 impl Plugin for TopologicalSort {
     const NAME: &'static str = "TopologicalSort";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 }
 

@@ -20,6 +20,7 @@ pub struct NodeMetadata(Settings);
 
 impl Plugin for NodeMetadata {
     const NAME: &'static str = "NodeMetadata";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 }
 

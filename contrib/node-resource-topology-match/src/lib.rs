@@ -45,6 +45,7 @@ pub struct NodeResourceTopologyMatch {
 
 impl Plugin for NodeResourceTopologyMatch {
     const NAME: &'static str = "NodeResourceTopologyMatch";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

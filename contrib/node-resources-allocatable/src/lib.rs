@@ -58,6 +58,7 @@ pub struct NodeResourcesAllocatable {
 
 impl Plugin for NodeResourcesAllocatable {
     const NAME: &'static str = "NodeResourcesAllocatable";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     /// Scores depend on no part of the pod.

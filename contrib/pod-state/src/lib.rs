@@ -48,6 +48,7 @@ impl Index for TerminatingPods {
 
 impl Plugin for PodState {
     const NAME: &'static str = "PodState";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     /// Scores depend on no part of the pod.

@@ -23,6 +23,7 @@ pub struct PreemptionToleration(DefaultPreemption);
 
 impl Plugin for PreemptionToleration {
     const NAME: &'static str = "PreemptionToleration";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

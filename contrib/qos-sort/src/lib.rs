@@ -14,6 +14,7 @@ pub struct QOSSort;
 
 impl Plugin for QOSSort {
     const NAME: &'static str = "QOSSort";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 }
 

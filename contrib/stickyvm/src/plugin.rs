@@ -54,6 +54,7 @@ impl Build for StickyVM {
 
 impl Plugin for StickyVM {
     const NAME: &'static str = "StickyVM";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -39,6 +39,7 @@ pub struct Scene {
 
 impl Plugin for SySched {
     const NAME: &'static str = "SySched";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 }
 

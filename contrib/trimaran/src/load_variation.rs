@@ -38,6 +38,7 @@ pub struct LoadVariationRiskBalancing {
 
 impl Plugin for LoadVariationRiskBalancing {
     const NAME: &'static str = "LoadVariationRiskBalancing";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {

@@ -47,6 +47,7 @@ pub struct LowRiskOverCommitment {
 
 impl Plugin for LowRiskOverCommitment {
     const NAME: &'static str = "LowRiskOverCommitment";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {

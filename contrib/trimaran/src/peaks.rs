@@ -59,6 +59,7 @@ pub struct Peaks {
 
 impl Plugin for Peaks {
     const NAME: &'static str = "Peaks";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {

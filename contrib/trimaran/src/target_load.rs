@@ -45,6 +45,7 @@ pub struct TargetLoadPacking {
 
 impl Plugin for TargetLoadPacking {
     const NAME: &'static str = "TargetLoadPacking";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {

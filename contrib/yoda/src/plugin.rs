@@ -96,6 +96,7 @@ pub struct ReservedCards {
 
 impl Plugin for Yoda {
     const NAME: &'static str = "yoda";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -100,6 +100,11 @@ impl EngineConfig {
         self.profiles[0].release()
     }
 
+    /// Returns true if an attempt may wait for something: for an extender, or in a plugin.
+    pub fn may_block(&self) -> bool {
+        !self.extenders.is_empty() || self.profiles.iter().any(|profile| profile.may_block())
+    }
+
     /// The custom resources that plugins read, each name once. The host supplies their objects as [`Input::Custom`].
     pub fn resources(&self) -> Vec<ResourceKind> {
         let mut kinds: Vec<ResourceKind> = Vec::new();

@@ -1,10 +1,13 @@
 //! The place where the engine runs.
 //!
-//! A task of the runtime owns the engine and handles the messages that arrive one by one, such as watch events and the
-//! outcomes of bindings. Most of them need no decision, and waking another thread costs more than handling a message.
-//! The task lends the engine to a thread in order to try pods, which may take long and may wait for extenders, and to
-//! handle many messages at a time, for example those of a list. The thread returns the engine when there is nothing left
-//! to do. Nothing that happens on the thread can delay the lease, the watches or the requests in progress.
+//! A task of the runtime owns the engine. It handles the messages that arrive one by one, such as watch events and the
+//! outcomes of bindings, and tries a few pods. Waking another thread costs more than that, because the other thread's
+//! processor has to fetch what this one has in its caches.
+//!
+//! The task lends the engine to a thread if many messages or pods wait, if the last attempt took long, or if an attempt
+//! may block: on an extender, or in a [plugin that may](harbormaster_framework::plugin::Plugin::MAY_BLOCK). The thread
+//! returns the engine when there is nothing left to do. Nothing that happens on the thread can delay the lease, the
+//! watches or the requests in progress.
 //!
 //! The task runs after the tasks that were ready before it, so the messages of all of them, for example of several
 //! watches, are handled together.
@@ -104,6 +107,7 @@ impl EngineHost {
         while self.wait(&mut engine).await {
             if self.has_few_inputs() {
                 engine.take_all(self.group.drain(..));
+                engine.try_few();
                 engine.forward().await;
             }
             if !self.group.is_empty() || engine.is_to_schedule() {

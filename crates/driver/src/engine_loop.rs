@@ -18,6 +18,7 @@ use crate::{
     health::Health,
     message::EngineMessage,
     notes,
+    pace::Pace,
     recording::Pipe,
     slow, status,
     traces::{AttemptSpan, Traces},
@@ -27,6 +28,10 @@ use crate::{
 /// starve pods. After a long attempt, for example because of an extender, messages are handled for up to the duration
 /// of that attempt, so that the next attempt uses the inputs that arrived in the meantime.
 pub(crate) const BATCH: usize = 1024;
+/// Maximum number of pods that [`EngineLoop::try_few`] tries.
+const FEW: usize = 8;
+/// Longest duration of an attempt after which the next one may be made by [`EngineLoop::try_few`].
+const QUICK: Duration = Duration::from_millis(1);
 /// Minimum interval between updates of the gauges while the thread is busy. The gauges are exact when the thread is
 /// idle.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
@@ -45,6 +50,8 @@ pub struct EngineSinks {
     pub raw: Option<RawObjects>,
     /// Receiver of the recording, if there is one.
     pub recording: Option<Pipe>,
+    /// Rests of the runtime's thread, which depend on the number of attempts.
+    pub pace: Pace,
 }
 
 /// The engine, its state in the driver, and its outputs.
@@ -63,8 +70,13 @@ pub(crate) struct EngineLoop {
     synced: Option<oneshot::Sender<()>>,
     leads: bool,
     stopping: bool,
+    /// True if an attempt may block.
+    may_block: bool,
+    /// Duration of the last attempt.
+    last: Duration,
     /// Duration of the last attempt; zero once the messages that arrived during it have been handled.
     listen_for: Duration,
+    pace: Pace,
     /// Metrics; `published` is the time when gauges were last updated.
     metrics: Metrics,
     published: Instant,
@@ -85,8 +97,9 @@ impl EngineLoop {
         effects: Sender<Vec<Effect>>,
         sinks: EngineSinks,
     ) -> Self {
-        let EngineSinks { metrics, health, synced, traces, raw, recording } = sinks;
+        let EngineSinks { metrics, health, synced, traces, raw, recording, pace } = sinks;
         let (meter, attempts) = metrics.meter_with_attempts();
+        let may_block = config.may_block();
         let config = EngineConfig { meter: Some(meter), ..config };
         Self {
             engine: Recorder::new(config, recording),
@@ -100,7 +113,10 @@ impl EngineLoop {
             synced: Some(synced),
             leads: false,
             stopping: false,
+            may_block,
+            last: Duration::ZERO,
             listen_for: Duration::ZERO,
+            pace,
             metrics,
             published: Instant::now(),
             attempts,
@@ -136,6 +152,16 @@ impl EngineLoop {
         }
     }
 
+    /// Tries a few pods, as long as that takes little time and cannot block.
+    pub(crate) fn try_few(&mut self) {
+        for _ in 0..FEW {
+            if self.may_block || self.last > QUICK || !self.is_to_schedule() {
+                return;
+            }
+            self.schedule_one();
+        }
+    }
+
     /// Returns the next messages in the inbox; empty if there are none.
     pub(crate) fn inbox(&mut self) -> Vec<EngineMessage> {
         self.inbox.try_recv().unwrap_or_default()
@@ -168,7 +194,9 @@ impl EngineLoop {
         }
         let begun = Instant::now();
         let attempted = self.engine.schedule_one_by(&mut || self.clock.now());
-        self.listen_for = begun.elapsed();
+        self.last = begun.elapsed();
+        self.listen_for = self.last;
+        self.pace.note_attempt();
         let times = self.attempts.take();
         if let Some(attempted) = attempted {
             attempted.all().for_each(|(pod, outcome)| self.note(pod, outcome));
@@ -282,6 +310,7 @@ impl EngineLoop {
         if !lacks.is_empty() {
             return Err(lacks.iter().map(|kind| kind.name()).collect());
         }
+        self.may_block = config.may_block();
         self.engine.reconfigure(config, self.clock.now());
         Ok(())
     }

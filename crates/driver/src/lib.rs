@@ -11,7 +11,7 @@
 //!
 //! Layers; each uses only the layers above it in this list:
 //!
-//! 1. [`clock`], [`health`], [`traces`], [`tasks`], [`recording`], `slow`, `notes`; [`clients`] (the API clients of a scheduler: see
+//! 1. [`clock`], [`pace`], [`health`], [`traces`], [`tasks`], [`recording`], `slow`, `notes`; [`clients`] (the API clients of a scheduler: see
 //!    `harbormaster-client`);
 //! 2. [`leader`] (leader election, and this instance's permission to write);
 //! 3. [`extenders`] (HTTP extenders, which the engine calls during an attempt);
@@ -24,7 +24,8 @@
 //!
 //! Invariants:
 //! - the engine has one owner, which is either a task or a thread; nothing else touches it;
-//! - pods are tried on that thread, so an attempt delays neither the lease nor a request in progress;
+//! - attempts that may take long or may block are made on that thread, so they delay neither the lease nor a request
+//!   in progress;
 //! - nothing waits forever: every request has a time limit, every write about a pod is retried only a limited number
 //!   of times, and shutdown takes at most ten seconds plus three to release the lease;
 //! - an instance that is not the leader writes nothing but the lease: once another instance may lead, only the client
@@ -52,6 +53,7 @@ pub mod live_api;
 pub mod message;
 pub mod metrics;
 mod notes;
+pub mod pace;
 pub mod recording;
 pub mod reload;
 pub mod run;
@@ -72,6 +74,7 @@ pub use harbormaster_client::{ClientError, ConnectionConfig, Encoding};
 pub use health::Health;
 pub use leader::{LeaderElection, Leadership, LeaseElection};
 pub use metrics::Metrics;
+pub use pace::Pace;
 pub use recording::RecordingConfig;
 pub use reload::Reload;
 pub use run::{Driver, DriverConfig, DriverError, ExitReason, run};

@@ -39,6 +39,7 @@ use crate::{
     live_api::{CustomFeed, LiveApi},
     message::{EngineMessage, ToEngine},
     metrics::Metrics,
+    pace::Pace,
     recording::{Recording, RecordingConfig},
     reload::Reload,
     served_version::ServedVersion,
@@ -84,6 +85,8 @@ pub struct DriverConfig {
     pub prefers_stored: bool,
     /// Recording of the engine's inputs and decisions, if wanted.
     pub recording: Option<RecordingConfig>,
+    /// Rests of the runtime's thread. They take effect if the runtime calls [`Pace::rest`] before its thread waits.
+    pub pace: Pace,
 }
 
 /// Result of a [`run`] that ended without an error.
@@ -149,6 +152,7 @@ pub async fn run(
         reload,
         prefers_stored,
         recording,
+        pace,
         ..
     } = config;
     let hostname = hostname.unwrap_or_else(machine_name);
@@ -165,6 +169,7 @@ pub async fn run(
         reload,
         prefers_stored,
         recording,
+        pace,
     };
     driver.run(engine, shutdown).await
 }
@@ -197,6 +202,8 @@ pub struct Driver {
     pub prefers_stored: bool,
     /// Recording of the engine's inputs and decisions, if wanted.
     pub recording: Option<RecordingConfig>,
+    /// Rests of the runtime's thread. They take effect if the runtime calls [`Pace::rest`] before its thread waits.
+    pub pace: Pace,
 }
 
 impl Driver {
@@ -251,6 +258,7 @@ impl Driver {
             traces: self.traces.clone(),
             raw: extenders.raw().cloned(),
             recording: pipe,
+            pace: self.pace.clone(),
         };
         let unsynced = watches.len() + sources.len();
         let mut engine = engine_host::spawn(engine, unsynced, messages, effects_out, sinks)?;
@@ -363,7 +371,7 @@ impl Driver {
         engine: &ToEngine,
     ) -> JoinSet<()> {
         let mut watches = JoinSet::new();
-        for watch in watches_of_all(&clients.main, (custom, custom_feed), wanted, engine) {
+        for watch in watches_of_all(&clients.main, (custom, custom_feed), wanted, engine, &self.pace) {
             watches.spawn(self.when_due(watch));
         }
         watches
@@ -387,22 +395,23 @@ pub(crate) fn watches_of_all(
     (custom, custom_feed): (&[ServedVersion], &CustomFeed),
     wanted: RawSelection,
     engine: &ToEngine,
+    pace: &Pace,
 ) -> Vec<BoxFuture<'static, ()>> {
     let streaming = StreamingLists::default();
     let mut watches: Vec<BoxFuture<'static, ()>> = Vec::new();
     for objects in BUILT_IN {
-        watches
-            .push(Box::pin(Watcher::new(objects, client.clone(), streaming.clone(), engine.clone()).run()));
+        let watcher = Watcher::new(objects, client.clone(), streaming.clone(), engine.clone());
+        watches.push(Box::pin(watcher.paced_by(pace).run()));
     }
     for kind in custom {
         let objects = CustomKind::new(kind.clone());
         let watcher = Watcher::new(objects, client.clone(), streaming.clone(), engine.clone());
-        watches.push(Box::pin(watcher.publishing_to(custom_feed.clone()).run()));
+        watches.push(Box::pin(watcher.paced_by(pace).publishing_to(custom_feed.clone()).run()));
     }
     let nodes = Watcher::new(Nodes, client.clone(), streaming.clone(), engine.clone());
-    watches.push(Box::pin(nodes.handing_on(wanted).run()));
+    watches.push(Box::pin(nodes.paced_by(pace).handing_on(wanted).run()));
     let pods = Watcher::new(Pods, client.clone(), streaming, engine.clone());
-    watches.push(Box::pin(pods.handing_on(wanted).run()));
+    watches.push(Box::pin(pods.paced_by(pace).handing_on(wanted).run()));
     watches
 }
 

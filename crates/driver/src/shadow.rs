@@ -25,6 +25,7 @@ use crate::{
     message::EngineMessage,
     metrics::Metrics,
     notes,
+    pace::Pace,
     run::{DriverError, task_failed, watches_of_all},
     served_version::ServedVersion,
     sources::Fetcher,
@@ -74,7 +75,9 @@ pub async fn shadow(
     let served: Vec<ServedVersion> = watched.iter().map(ServedVersion::of).collect();
     let (to_shadow, mut messages) = unbounded_channel();
     let mut watches = JoinSet::new();
-    for watch in watches_of_all(client, (&served, &feed), RawSelection::default(), &to_shadow) {
+    for watch in
+        watches_of_all(client, (&served, &feed), RawSelection::default(), &to_shadow, &Pace::default())
+    {
         watches.spawn(watch);
     }
     let unsynced = watches.len() + sources.len();

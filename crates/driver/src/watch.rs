@@ -53,6 +53,7 @@ use crate::{
     extenders::raw::{RawObject, RawSelection},
     live_api::{CustomFeed, CustomNews},
     message::{EngineMessage, ToEngine},
+    pace::Pace,
     watch::{
         events::Events,
         wire::{Event, EventType, Page, Stub},
@@ -223,6 +224,8 @@ pub struct Watcher<K: Kind> {
     raw: Vec<RawObject>,
     /// Feed to which changes to custom objects are published.
     feed: Option<CustomFeed>,
+    /// Rests of the thread, which a list prevents.
+    pace: Pace,
     /// Highest version among the objects in `inputs`, if versions are numbers.
     newest: u64,
     backoff: Backoff,
@@ -259,6 +262,7 @@ impl<K: Kind> Watcher<K> {
             wanted: RawSelection::default(),
             raw: Vec::new(),
             feed: None,
+            pace: Pace::default(),
             newest: 0,
             backoff: Backoff::for_watches(),
             jitter: Jitter::default(),
@@ -306,6 +310,12 @@ impl<K: Kind> Watcher<K> {
         Self { feed: Some(feed), ..self }
     }
 
+    /// Makes lists prevent the rests of the thread.
+    #[must_use]
+    pub fn paced_by(self, pace: &Pace) -> Self {
+        Self { pace: pace.clone(), ..self }
+    }
+
     /// Watches until the engine has ended.
     pub async fn run(mut self) {
         let mut state = State::Unlisted;
@@ -331,6 +341,7 @@ impl<K: Kind> Watcher<K> {
     // --- the states ---
 
     async fn unlisted(&mut self) -> Result<State, EngineGone> {
+        let _hurry = self.pace.hurry();
         self.listing = true;
         self.listed.clear();
         let outcome = match self.streaming.wanted() {

@@ -343,6 +343,11 @@ impl GuardedPlugin {
 
     // --- properties ---
 
+    /// Returns true if calls from PreEnqueue to Permit may wait for something.
+    pub fn may_block(&self) -> bool {
+        self.calls.may_block
+    }
+
     /// See [`Plugin::NAME`].
     pub fn name(&self) -> &'static str {
         self.calls.name

@@ -62,6 +62,7 @@ type Prepare = fn(ErasedPlugin<'_>, &mut Indexes, ClusterView<'_>, &PodInfo) -> 
 #[derive(Clone)]
 pub(crate) struct Calls {
     pub(crate) name: &'static str,
+    pub(crate) may_block: bool,
     pub(crate) scope: Scope,
     pub(crate) set: PointSet,
     pub(crate) normalization: Normalize,
@@ -151,6 +152,7 @@ impl Calls {
     fn of_no_point<P: Plugin>() -> Self {
         Self {
             name: P::NAME,
+            may_block: P::MAY_BLOCK,
             scope: Scope::Cluster,
             set: PointSet::default(),
             normalization: Normalize::AsIs,

@@ -304,6 +304,11 @@ impl Profile {
         Ok(all)
     }
 
+    /// Returns true if an attempt may wait for something.
+    pub fn may_block(&self) -> bool {
+        self.plugins.iter().any(GuardedPlugin::may_block)
+    }
+
     /// The custom resources that the profile's plugins name, each Rust type once.
     pub fn resources(&self) -> Vec<ResourceKind> {
         let mut kinds: Vec<ResourceKind> = Vec::new();

@@ -89,9 +89,10 @@ use harbormaster_api::Release;
 use harbormaster_api::features::Features;
 #[cfg(any(feature = "sandbox", feature = "simulate"))]
 use harbormaster_config::{Emulation, FeatureGates};
+use harbormaster_driver::Pace;
 use harbormaster_framework::registry::Registry;
 use harbormaster_setup::Choices;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 /// The version of Harbormaster.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -265,8 +266,16 @@ fn features(emulated_version: &str, feature_gates: &[String]) -> Result<Features
 
 /// Returns a runtime on this thread.
 fn runtime() -> Result<Runtime, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|e| format!("starting the runtime: {e}"))
+    started(&mut Builder::new_current_thread())
+}
+
+/// Returns a runtime on this thread, which rests now and then.
+fn paced_runtime(pace: Pace) -> Result<Runtime, String> {
+    started(Builder::new_current_thread().on_thread_park(move || pace.rest()))
+}
+
+fn started(builder: &mut Builder) -> Result<Runtime, String> {
+    builder.enable_all().build().map_err(|e| format!("starting the runtime: {e}"))
 }
 
 /// Runs a command with its options.

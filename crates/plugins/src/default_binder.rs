@@ -23,6 +23,7 @@ pub struct DefaultBinder;
 
 impl Plugin for DefaultBinder {
     const NAME: &'static str = "DefaultBinder";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 }
 

@@ -97,6 +97,7 @@ struct Rules {
 
 impl Plugin for DefaultPreemption {
     const NAME: &'static str = "DefaultPreemption";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -119,6 +119,7 @@ pub struct PodDevices(Option<Arc<Demand>>);
 
 impl Plugin for DynamicResources {
     const NAME: &'static str = "DynamicResources";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -59,6 +59,7 @@ impl Build for GangScheduling {
 
 impl Plugin for GangScheduling {
     const NAME: &'static str = "GangScheduling";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

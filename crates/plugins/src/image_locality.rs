@@ -42,6 +42,7 @@ pub struct ImageLocality {
 
 impl Plugin for ImageLocality {
     const NAME: &'static str = "ImageLocality";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {

@@ -78,6 +78,7 @@ pub struct InterPodAffinity {
 
 impl Plugin for InterPodAffinity {
     const NAME: &'static str = "InterPodAffinity";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

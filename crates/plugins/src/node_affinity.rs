@@ -51,6 +51,7 @@ pub struct NodeAffinity {
 
 impl Plugin for NodeAffinity {
     const NAME: &'static str = "NodeAffinity";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

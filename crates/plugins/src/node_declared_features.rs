@@ -83,6 +83,7 @@ pub struct NodeDeclaredFeatures {
 
 impl Plugin for NodeDeclaredFeatures {
     const NAME: &'static str = "NodeDeclaredFeatures";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

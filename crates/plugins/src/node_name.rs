@@ -29,6 +29,7 @@ pub struct NodeName;
 
 impl Plugin for NodeName {
     const NAME: &'static str = "NodeName";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -33,6 +33,7 @@ pub struct NodePorts;
 
 impl Plugin for NodePorts {
     const NAME: &'static str = "NodePorts";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

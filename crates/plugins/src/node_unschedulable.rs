@@ -34,6 +34,7 @@ pub struct NodeUnschedulable {
 
 impl Plugin for NodeUnschedulable {
     const NAME: &'static str = "NodeUnschedulable";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

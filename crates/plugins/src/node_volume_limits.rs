@@ -80,6 +80,7 @@ impl Default for LimitsState {
 
 impl Plugin for NodeVolumeLimits {
     const NAME: &'static str = "NodeVolumeLimits";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -23,6 +23,7 @@ pub struct PodGroupPodsCount;
 
 impl Plugin for PodGroupPodsCount {
     const NAME: &'static str = "PodGroupPodsCount";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 }
 

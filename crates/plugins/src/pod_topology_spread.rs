@@ -75,6 +75,7 @@ pub struct PodTopologySpread {
 
 impl Plugin for PodTopologySpread {
     const NAME: &'static str = "PodTopologySpread";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

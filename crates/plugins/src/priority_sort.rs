@@ -24,6 +24,7 @@ pub struct PrioritySort;
 
 impl Plugin for PrioritySort {
     const NAME: &'static str = "PrioritySort";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 }
 

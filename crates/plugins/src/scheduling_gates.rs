@@ -24,6 +24,7 @@ pub struct SchedulingGates;
 
 impl Plugin for SchedulingGates {
     const NAME: &'static str = "SchedulingGates";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

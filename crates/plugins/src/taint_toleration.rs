@@ -39,6 +39,7 @@ pub struct TaintToleration {
 
 impl Plugin for TaintToleration {
     const NAME: &'static str = "TaintToleration";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

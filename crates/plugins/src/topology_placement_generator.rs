@@ -32,6 +32,7 @@ pub struct TopologyPlacementGenerator;
 
 impl Plugin for TopologyPlacementGenerator {
     const NAME: &'static str = "TopologyPlacementGenerator";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

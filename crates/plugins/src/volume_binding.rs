@@ -84,6 +84,7 @@ pub struct PodClaims(Arc<Claims>);
 
 impl Plugin for VolumeBinding {
     const NAME: &'static str = "VolumeBinding";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

@@ -62,6 +62,7 @@ pub struct RestrictionState {
 
 impl Plugin for VolumeRestrictions {
     const NAME: &'static str = "VolumeRestrictions";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

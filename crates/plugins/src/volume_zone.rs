@@ -70,6 +70,7 @@ pub struct ZoneLabel {
 
 impl Plugin for VolumeZone {
     const NAME: &'static str = "VolumeZone";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {

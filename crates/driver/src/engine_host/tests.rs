@@ -37,8 +37,8 @@ fn standing_by(config: EngineConfig, unsynced: usize) -> Hands {
     let (inbox, messages) = unbounded_channel();
     let (out, effects) = channel(64);
     let (notify, synced) = oneshot::channel();
-    let (metrics, health, traces) = Default::default();
-    let sinks = EngineSinks { metrics, health, synced: notify, traces, raw: None, recording: None };
+    let (metrics, health, traces, pace) = Default::default();
+    let sinks = EngineSinks { metrics, health, synced: notify, traces, raw: None, recording: None, pace };
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let end = {
         let _entered = runtime.enter();
@@ -330,26 +330,27 @@ fn a_panic_elsewhere_ends_the_thread_with_its_message() {
 
 /// Rejects every pod with the name of the thread, and takes a second for the pod named `slow`. Sorts pods by priority, highest first.
 #[derive(Default)]
-struct Slow;
+struct Slow<const MAY_BLOCK: bool>;
 
-impl Plugin for Slow {
+impl<const MAY_BLOCK: bool> Plugin for Slow<MAY_BLOCK> {
     const NAME: &'static str = "Slow";
+    const MAY_BLOCK: bool = MAY_BLOCK;
     implemented_points!();
 }
 
-impl QueueSort for Slow {
+impl<const MAY_BLOCK: bool> QueueSort for Slow<MAY_BLOCK> {
     fn less(&self, a: Queued<'_>, b: Queued<'_>) -> bool {
         a.pod.priority() > b.pod.priority()
     }
 }
 
-impl Bind for Slow {
+impl<const MAY_BLOCK: bool> Bind for Slow<MAY_BLOCK> {
     async fn bind(&self, _: &BindCycle) -> Result<Bound, Stop> {
         Ok(Bound::NotMine)
     }
 }
 
-impl Filter for Slow {
+impl<const MAY_BLOCK: bool> Filter for Slow<MAY_BLOCK> {
     fn filter(&self, cx: &Cycle<'_>, _: &(), _: NodeRef<'_>) -> Verdict {
         if cx.pod.name == "slow" {
             thread::sleep(Duration::from_secs(1));
@@ -359,24 +360,39 @@ impl Filter for Slow {
     }
 }
 
-fn slow() -> Hands {
+fn slow<const MAY_BLOCK: bool>() -> Hands {
     let mut registry = Registry::default();
-    registry.register::<Slow>();
+    registry.register::<Slow<MAY_BLOCK>>();
     let it = &["Slow"][..];
     let points = [("QueueSort", it), ("Filter", it), ("Bind", it)];
     started_with(EngineConfig::new(vec![profile(&registry, &points)]), 0)
 }
 
-#[test]
-fn pods_are_tried_on_the_engines_thread_so_that_plugins_may_block() {
-    let mut hands = slow();
-    hands.send(one_pod_one_node());
-    let effects = hands.effects();
-    let message = effects.iter().find_map(|effect| match effect {
-        Effect::PatchStatus(patch) => patch.condition.as_ref().map(|condition| &*condition.message),
+/// Sends a pod that is rejected, and returns the name of the thread on which it was tried.
+fn thread_of(pod_name: &str, hands: &mut Hands) -> String {
+    hands.send(vec![Input::Pod(pod(pod_name).build())]);
+    let messages = hands.effects().into_iter().filter_map(|effect| match effect {
+        Effect::PatchStatus(patch) => patch.condition.as_ref().map(|condition| condition.message.to_string()),
         _ => None,
     });
-    assert!(message.unwrap().contains("1 tried on the thread engine"), "{message:?}");
+    let messages: Vec<String> = messages.collect();
+    let (_, thread) = messages[0].split_once("tried on the thread ").unwrap();
+    thread.split('.').next().unwrap().to_owned()
+}
+
+#[test]
+fn pods_are_tried_on_the_engines_thread_if_a_plugin_may_block() {
+    let mut hands = slow::<true>();
+    hands.send(vec![Input::Node(node("n").build())]);
+    assert_eq!(thread_of("p", &mut hands), "engine");
+}
+
+#[test]
+fn pods_are_tried_on_the_runtimes_thread_while_attempts_are_quick() {
+    let mut hands = slow::<false>();
+    hands.send(vec![Input::Node(node("n").build())]);
+    let threads = ["p", "slow", "q", "r"].map(|pod| thread_of(pod, &mut hands));
+    assert_eq!(threads, ["tokio-rt-worker", "tokio-rt-worker", "engine", "tokio-rt-worker"]);
 }
 
 #[test]
@@ -406,7 +422,7 @@ fn many_inputs_are_handled_in_the_order_in_which_they_were_sent() {
 
 #[test]
 fn inputs_that_arrive_during_a_slow_attempt_are_handled_before_the_next_pod_is_tried() {
-    let mut hands = slow();
+    let mut hands = slow::<true>();
     let slow = pod("slow").priority(9).build();
     hands.send(vec![
         Input::Node(node("n").build()),

@@ -223,6 +223,7 @@ fn driver(server: &FakeServer, election: LeaderElection) -> Driver {
         reload: Reload::default(),
         prefers_stored: false,
         recording: None,
+        pace: Pace::default(),
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use harbormaster_api::Release;
 use harbormaster_driver::{
-    Clients, Console, DriverConfig, ExitReason, Health, LeaderElection, RecordingConfig, Reload, Traces,
+    Clients, Console, DriverConfig, ExitReason, Health, LeaderElection, Pace, RecordingConfig, Reload, Traces,
 };
 use harbormaster_port::{Check, Options, Port, pages::SetVerbosity};
 use harbormaster_yaml::Source;
@@ -116,7 +116,9 @@ fn run(program: &Program, given: &Flags, level: &log::Threshold) -> Result<(), S
     let candidates = Candidates::of(given, settings)?;
     #[cfg(target_os = "linux")]
     super::patience::let_others_finish();
-    super::runtime()?.block_on(schedule(given, source, candidates, (port, recording), level))
+    let pace = Pace::default();
+    let runtime = super::paced_runtime(pace.clone())?;
+    runtime.block_on(schedule(given, source, candidates, (port, recording), level, pace))
 }
 
 /// Returns the place and the size of the recording, if there is to be one.
@@ -158,6 +160,7 @@ async fn schedule(
     candidates: Candidates,
     (port, recording): (Option<Options>, Option<RecordingConfig>),
     level: &log::Threshold,
+    pace: Pace,
 ) -> Result<(), String> {
     let signals = Signals::new().map_err(|e| format!("listening for signals: {e}"))?;
     let (health, console, reload) = (Health::default(), Console::default(), Reload::default());
@@ -205,6 +208,7 @@ async fn schedule(
         traces: traces.clone(),
         reload,
         recording,
+        pace,
         ..DriverConfig::default()
     };
     let ended = harbormaster_driver::run(clients, driver, settings.setup.engine, shutdown).await;

@@ -42,6 +42,7 @@ pub struct NodeResourcesBalancedAllocation {
 
 impl Plugin for NodeResourcesBalancedAllocation {
     const NAME: &'static str = "NodeResourcesBalancedAllocation";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn reads(&self, pod: RowPod<'_>, reads: &mut Reads) {

@@ -74,6 +74,7 @@ pub struct FitState(Arc<Demand>);
 
 impl Plugin for NodeResourcesFit {
     const NAME: &'static str = "NodeResourcesFit";
+    const MAY_BLOCK: bool = false;
     implemented_points!();
 
     fn events(&self) -> Option<Vec<Registration<Self>>> {
