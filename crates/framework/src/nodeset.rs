@@ -138,10 +138,31 @@ impl NodeSet {
         }
     }
 
+    /// The longest ranges of consecutive row indexes, in ascending order, for columnar code.
+    pub fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        let (words, mut at) = (&self.words, 0);
+        std::iter::from_fn(move || {
+            let start = next_bit(words, at, 0)?;
+            at = next_bit(words, start, !0).unwrap_or(64 * words.len());
+            Some(start..at)
+        })
+    }
+
     /// The bits, 64 rows per word, for columnar code.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
+}
+
+/// Returns the first bit at or after `from` that differs from those of `other`, which are all equal.
+fn next_bit(words: &[u64], from: usize, other: u64) -> Option<usize> {
+    let mut at = from / 64;
+    let mut word = (words.get(at)? ^ other) & (!0 << (from % 64));
+    while word == 0 {
+        at += 1;
+        word = words.get(at)? ^ other;
+    }
+    Some(64 * at + word.trailing_zeros() as usize)
 }
 
 impl FromIterator<NodeIdx> for NodeSet {
@@ -186,6 +207,25 @@ impl Iterator for Iter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_are_the_longest_ranges_of_rows() {
+        for runs in [
+            &[][..],
+            &[(0, 1)],
+            &[(0, 64)],
+            &[(0, 128)],
+            &[(63, 65)],
+            &[(1, 2), (3, 4), (62, 64)],
+            &[(5, 200), (201, 202), (255, 256)],
+            &[(64, 128), (192, 193)],
+        ] {
+            let set: NodeSet = runs.iter().flat_map(|(start, end)| *start..*end).map(NodeIdx).collect();
+            let found: Vec<_> = set.runs().map(|run| (run.start as u32, run.end as u32)).collect();
+            assert_eq!(found, runs);
+        }
+        assert_eq!(NodeSet::all(130).runs().collect::<Vec<_>>(), [0..130]);
+    }
 
     #[test]
     fn a_set_behaves_like_a_sorted_list_of_rows() {

@@ -1,5 +1,7 @@
 //! Scoring a batch of rows.
 
+use std::ops::Range;
+
 use crate::nodeset::{NodeIdx, NodeSet};
 
 /// The scores of one plugin for a set of rows.
@@ -33,8 +35,19 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Iterates over the rows in ascending order and yields a mutable reference to each row's score. This is the
-    /// fastest way to write all scores.
+    /// Calls `write` for each run of consecutive rows in ascending order, with their indexes and their scores. This is
+    /// the fastest way to compute scores from columns.
+    pub fn for_each_run(&mut self, mut write: impl FnMut(Range<usize>, &mut [i64])) {
+        let (first, end) = (self.first, self.first + self.scores.len());
+        for run in self.rows.runs() {
+            let run = run.start.max(first)..run.end.min(end);
+            if !run.is_empty() {
+                write(run.clone(), &mut self.scores[run.start - first..run.end - first]);
+            }
+        }
+    }
+
+    /// Iterates over the rows in ascending order and yields a mutable reference to each row's score.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (NodeIdx, &mut i64)> {
         let (mut places, mut next) = (self.scores.iter_mut(), self.first);
         self.rows.iter().filter_map(move |row| {
@@ -68,6 +81,14 @@ mod tests {
         let mut part = Scores::new(&rows, NodeIdx(10), &mut scores);
         part.iter_mut().for_each(|(row, score)| *score += 100 * i64::from(row.0));
         assert_eq!(scores, [0, 1111, 0, 1313, 0, 1500]);
+        let mut runs = Vec::new();
+        let rows = set(&[2, 9, 10, 11, 14, 15, 16, 200]);
+        Scores::new(&rows, NodeIdx(10), &mut scores).for_each_run(|run, scores| {
+            runs.push((run, scores.to_vec()));
+            scores.fill(7);
+        });
+        assert_eq!(runs, [(10..12, vec![0, 1111]), (14..16, vec![0, 1500])]);
+        assert_eq!(scores, [7, 7, 0, 1313, 7, 7]);
     }
 
     #[test]

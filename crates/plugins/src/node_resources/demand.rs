@@ -157,6 +157,9 @@ impl Demand {
             return;
         }
         let shortages = self.shortages(nodes, rows, span.clone());
+        if shortages.iter().fold(0, |all, shortage| all | shortage) == 0 {
+            return;
+        }
         let shortage_of = |row: NodeIdx| shortages[row.at() - span.start];
         let mut kinds: Vec<ShortageBits> = Vec::new();
         for row in rows {

@@ -1,5 +1,7 @@
 //! Scored resources, each as a lane of the node table.
 
+use std::ops::Range;
+
 use harbormaster_api::{
     Resources, Str,
     args::ResourceSpec,
@@ -142,15 +144,26 @@ impl<'a> Lane<'a> {
 pub(super) struct ColumnLane<'a> {
     pub(super) ask: i64,
     pub(super) weight: i64,
-    has: &'a [i64],
-    used: &'a [i64],
+    pub(super) has: &'a [i64],
+    pub(super) used: &'a [i64],
 }
 
 impl ColumnLane<'_> {
-    /// Returns the capacity and use of the row's node.
-    #[inline]
-    pub(super) fn at(&self, row: NodeIdx) -> (i64, i64) {
-        (self.has[row.at()], self.used[row.at()])
+    /// Returns the capacity and use of each of the rows' nodes.
+    pub(super) fn run(&self, rows: Range<usize>) -> impl Iterator<Item = (i64, i64)> {
+        self.has[rows.clone()].iter().copied().zip(self.used[rows].iter().copied())
+    }
+
+    /// Returns true if all rows have the resource, and no amount is negative or so large that 100 times the amount has
+    /// no exact representation as `f64`.
+    pub(super) fn is_exact(&self, rows: Range<usize>) -> bool {
+        let mut all = self.ask;
+        let mut have_all = true;
+        for (has, used) in self.run(rows) {
+            all |= has | used;
+            have_all &= has != 0;
+        }
+        have_all && (0..1 << 46).contains(&all)
     }
 }
 
