@@ -107,7 +107,7 @@ impl Rhythm {
             _ => return Duration::ZERO,
         };
         // If messages are far apart, a rest would only delay them.
-        if since_wait < rest + rest / 2 { rest } else { Duration::ZERO }
+        if since_wait < 2 * rest { rest } else { Duration::ZERO }
     }
 }
 

@@ -66,7 +66,7 @@ impl ScorerPart {
     }
 
     fn find_extremes(&mut self, raw: &[i64], fits: &NodeSet) {
-        self.extremes = Extremes::of(self.normalize, fits.iter().map(|row| raw[row.at()]));
+        self.extremes = Extremes::of(self.normalize, fits.runs().flat_map(|run| raw[run].iter().copied()));
         let Extremes { min, max, are_all_rated } = self.extremes;
         let is_between = is_between(self.normalize) && min <= max;
         // A proportional score is divided by the largest raw score, which is zero even if all raw scores are negative.
@@ -226,7 +226,7 @@ impl Totals {
         let equal =
             self.parts.iter().filter_map(|part| Some(part.equal_score()?.saturating_mul(part.weight))).sum();
         let totals = self.totals.numbers_mut();
-        rows.iter().for_each(|row| totals[row.at()] = equal);
+        rows.runs().for_each(|run| totals[run].fill(equal));
         for at in 0..self.parts.len() {
             let part = &self.parts[at];
             if part.equal_score().is_some() {
@@ -250,7 +250,7 @@ impl Totals {
             changed.iter().for_each(|row| self.mark_invalid(row, false));
         }
         let totals = self.totals.numbers_mut();
-        changed.iter().for_each(|row| totals[row.at()] = UNFIT);
+        changed.runs().for_each(|run| totals[run].fill(UNFIT));
         let mut fitting = changed.clone();
         fitting.intersect(fits);
         self.add_up(&fitting, raw);
@@ -320,24 +320,11 @@ fn add_scores(
     normalized: impl Fn(i64) -> i64,
 ) -> bool {
     let mut are_valid = true;
-    let mut add = |total: &mut i64, raw: i64| {
-        let score = normalized(raw);
-        are_valid &= is_valid(score);
-        *total = total.wrapping_add(score.wrapping_mul(weight));
-    };
-    for (at, word) in rows.words().iter().enumerate() {
-        let first = 64 * at;
-        if *word == !0 {
-            // Without gaps, the compiler can add several rows at once.
-            let totals = &mut totals[first..first + 64];
-            totals.iter_mut().zip(&raw[first..first + 64]).for_each(|(total, raw)| add(total, *raw));
-            continue;
-        }
-        let mut left = *word;
-        while left != 0 {
-            let row = first + left.trailing_zeros() as usize;
-            add(&mut totals[row], raw[row]);
-            left &= left - 1;
+    for run in rows.runs() {
+        for (total, raw) in totals[run.clone()].iter_mut().zip(&raw[run]) {
+            let score = normalized(*raw);
+            are_valid &= is_valid(score);
+            *total = total.wrapping_add(score.wrapping_mul(weight));
         }
     }
     are_valid
