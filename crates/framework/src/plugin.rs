@@ -75,9 +75,9 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     const NAME: &'static str;
 
     /// False if no call from PreEnqueue to Permit ever waits: for a reply, for a file, or for a lock that somebody holds
-    /// for long. If this is false for all plugins, few pods are tried on the thread that also serves the network, which
-    /// saves waking another thread. Calls must not wait for anything in any case; this constant says what happens if one
-    /// does: either no other pod is tried meanwhile, or the scheduler stands still.
+    /// for long. If this is false for all plugins, pods that come a few at a time are tried on the thread that also serves
+    /// the network, which saves waking another thread. Calls must not wait for anything in any case; this constant says
+    /// what happens if one does: either no other pod is tried meanwhile, or the scheduler stands still.
     const MAY_BLOCK: bool = true;
 
     /// Finds the extension points that this plugin implements. [`implemented_points!`](crate::implemented_points)
