@@ -75,12 +75,14 @@ fn pool(
     let count = *random.pick(&[1, 1, 1, 2, 2, 3]);
     let mut contents: Vec<Value> = Vec::new();
     let mut number = 0;
+    let mut last = Value::Null;
     if partitions {
         contents.push(json!({"sharedCounters": counter_sets()}));
     }
     for _ in 0..count {
         let mut devices = Vec::new();
-        for _ in 0..random.range(0, 3) {
+        let in_slice = random.range(0, 3);
+        for place in 1..=in_slice {
             let mut device = device(random, driver, number, partitions);
             if matches!(reach, Reach::PerDevice) {
                 match random.below(4) {
@@ -89,7 +91,16 @@ fn pool(
                     _ => device["allNodes"] = true.into(),
                 }
             }
-            number += usize::from(!random.chance(2));
+            if device["name"] == last["name"] {
+                // kube-scheduler's scores keep the answer of a selector by the device's name.
+                for field in ["attributes", "capacity"] {
+                    device[field] = last[field].clone();
+                }
+            }
+            // The API server rejects two devices of one name in a slice, but not in a pool.
+            let repeats = random.chance(2) && place == in_slice;
+            number += usize::from(!repeats);
+            last = device.clone();
             devices.push(device);
         }
         contents.push(json!({"devices": devices}));
