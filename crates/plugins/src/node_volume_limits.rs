@@ -173,7 +173,7 @@ impl Filter<WholeCluster, LimitsState> for NodeVolumeLimits {
     fn filter_batch(&self, cx: &Cycle<'_>, state: &LimitsState, sweep: &mut Sweep<'_>) -> PluginResult<()> {
         let attached: &AttachedVolumes = self.index(cx)?;
         let mut rows = sweep.rows().clone();
-        if let Some(some) = self.may_reject(state, attached) {
+        if let Some(some) = self.may_reject(cx, state, attached) {
             rows.intersect(&some);
         }
         for row in &rows {
@@ -189,10 +189,14 @@ impl Filter<WholeCluster, LimitsState> for NodeVolumeLimits {
 
 impl NodeVolumeLimits {
     /// Returns the only rows that [`Self::judge`] may reject, or `None` if it may reject any row.
-    fn may_reject(&self, state: &LimitsState, attached: &AttachedVolumes) -> Option<NodeSet> {
-        let LimitsState { migrated: Ok(needed), plain: Ok(_), changed } = state else { return None };
-        let changed = changed.iter().copied();
-        (!self.needs_drivers).then(|| attached.rows_near_limit(needed).chain(changed).collect())
+    fn may_reject(&self, cx: &Cycle<'_>, state: &LimitsState, attached: &AttachedVolumes) -> Option<NodeSet> {
+        let LimitsState { migrated: Ok(migrated), plain: Ok(plain), changed } = state else { return None };
+        let may_be_missing =
+            || migrated.iter().chain(plain).any(|needed| self.is_required(cx, needed.driver()));
+        if self.needs_drivers && may_be_missing() {
+            return None;
+        }
+        Some(attached.rows_near_limit(migrated).chain(changed.iter().copied()).collect())
     }
 
     fn judge(
@@ -227,13 +231,17 @@ impl NodeVolumeLimits {
         if is_full { Err(Reject::evictable(REASON).into()) } else { Ok(()) }
     }
 
-    /// Returns true if the node lacks the driver, and the driver's CSIDriver object keeps pods off nodes without the
-    /// driver.
-    fn is_missing(&self, cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
-        let (.., nodes, drivers) = self.watched(cx.objects);
-        let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);
+    /// Returns true if the driver's CSIDriver object keeps pods off nodes without the driver.
+    fn is_required(&self, cx: &Cycle<'_>, driver: &str) -> bool {
+        let (.., drivers) = self.watched(cx.objects);
         drivers.get("", driver).is_some_and(|driver| driver.prevent_pod_scheduling_if_missing)
-            && !nodes.get("", node).is_some_and(has)
+    }
+
+    /// Returns true if the driver is required, and the node lacks it.
+    fn is_missing(&self, cx: &Cycle<'_>, driver: &str, node: &str) -> bool {
+        let (.., nodes, _) = self.watched(cx.objects);
+        let has = |node: &Custom<CsiNode>| node.drivers.iter().any(|on_node| on_node.name == *driver);
+        self.is_required(cx, driver) && !nodes.get("", node).is_some_and(has)
     }
 
     fn claim_objects<'a>(&self, cx: &Cycle<'a>) -> ClaimObjects<'a> {

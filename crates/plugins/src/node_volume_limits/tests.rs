@@ -7,7 +7,7 @@ use harbormaster_api::{
     pod::{InTreeDisk, OwnerReference},
 };
 use harbormaster_framework::guard::Stopped;
-use harbormaster_testkit::{PodBuilder, Trial, cluster, node, pod, set_custom};
+use harbormaster_testkit::{PodBuilder, Trial, batch_equals_single, cluster, node, pod, set_custom};
 use serde_json::{Value, json};
 
 use super::*;
@@ -335,8 +335,9 @@ fn with_the_gate_a_node_must_have_the_driver_if_the_csi_driver_object_requires_i
     ] {
         let mut nodes = world([], limit);
         set_custom::<CsiDriver>(&mut nodes, asks.map(driver));
-        let verdict = trial_with(gate).verdict(&nodes, &claims("p", &["a"]).info(), "n");
-        assert_eq!(verdict, expected, "{gate} {asks:?}");
+        let (trial, pod) = (trial_with(gate), claims("p", &["a"]).info());
+        assert_eq!(trial.verdict(&nodes, &pod, "n"), expected, "{gate} {asks:?}");
+        batch_equals_single(&trial, &nodes, &pod);
     }
 }
 
