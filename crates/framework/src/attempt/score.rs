@@ -76,8 +76,10 @@ impl Runner {
             let plugin = profile.plugin(scorer.plugin);
             plugin.score_batch(&cx, slot, &mut Scores::new(&draft.fits, NodeIdx(0), column))?;
             normalize(plugin, &cx, slot, &draft.fits, column)?;
-            for row in &draft.fits {
-                sums[row.at()] += scorer.weight * valid(plugin.name(), column[row.at()])?;
+            for rows in draft.fits.runs() {
+                for (sum, score) in sums[rows.clone()].iter_mut().zip(&column[rows]) {
+                    *sum += scorer.weight * valid(plugin.name(), *score)?;
+                }
             }
         }
         Ok(best_of(&draft.fits, sums, start))
@@ -264,17 +266,36 @@ fn pre_score_cluster_scoped(
 
 /// Returns the row with the largest sum; if several rows have it, the first one at or after `start` (wrapping around).
 fn best_of(rows: &NodeSet, sums: &[i64], start: usize) -> Option<NodeIdx> {
-    let (mut before, mut after) = (None, None);
-    for row in rows {
-        let best = if row.at() < start { &mut before } else { &mut after };
-        match best {
-            Some((sum, _)) if *sum >= sums[row.at()] => {}
-            _ => *best = Some((sums[row.at()], row)),
+    let best = *rows.runs().filter_map(|run| sums[run].iter().max()).max()?;
+    let first_from = |start: usize| {
+        rows.runs().find_map(|run| {
+            let from = run.start.max(start);
+            let at = sums.get(from..run.end)?.iter().position(|sum| *sum == best)?;
+            Some(NodeIdx((from + at) as u32))
+        })
+    };
+    first_from(start).or_else(|| first_from(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_best_row_from_the_start_on_wins() {
+        let sums = [9, 5, 7, 7, 1, 7, 0, 8];
+        for (rows, start, best) in [
+            (&[1, 2, 3, 4, 5, 6][..], 0, Some(2)),
+            (&[1, 2, 3, 4, 5, 6], 3, Some(3)),
+            (&[1, 2, 4, 5, 6], 3, Some(5)),
+            (&[1, 2, 3, 4, 5, 6], 6, Some(2)),
+            (&[1, 4], 200, Some(1)),
+            (&[0, 7], 1, Some(0)),
+            (&[4], 0, Some(4)),
+            (&[], 3, None),
+        ] {
+            let set: NodeSet = rows.iter().copied().map(NodeIdx).collect();
+            assert_eq!(best_of(&set, &sums, start), best.map(NodeIdx), "{rows:?} from {start}");
         }
-    }
-    match (before, after) {
-        (Some((a, row)), Some((b, _))) if a > b => Some(row),
-        (_, Some((_, row))) | (Some((_, row)), None) => Some(row),
-        (None, None) => None,
     }
 }

@@ -1,5 +1,7 @@
 //! Each node's value for a label key, as a small number.
 
+use std::ops::Range;
+
 use harbormaster_api::Str;
 use harbormaster_framework::prelude::*;
 use harbormaster_framework::table::NodeTable;
@@ -23,6 +25,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct TopologyKey {
     by_row: Vec<u32>,
+    /// Number of rows with a value.
+    labeled: usize,
     ids: FxHashMap<Str, u32>,
     /// Number of rows by ID; zero if the ID is free.
     rows: Vec<u32>,
@@ -36,6 +40,24 @@ impl TopologyKey {
     /// Returns the value of a row, or `None` if the node lacks the label or does not exist.
     pub fn value(&self, row: NodeIdx) -> Option<ValueId> {
         self.by_row.get(row.at()).copied().filter(|id| *id != NONE).map(ValueId)
+    }
+
+    /// Returns the values of consecutive rows, for columnar code. May be shorter than `rows` if the last rows have no
+    /// value.
+    pub fn run(&self, rows: Range<usize>) -> impl ExactSizeIterator<Item = Option<ValueId>> + '_ {
+        let end = rows.end.min(self.by_row.len());
+        let ids = self.by_row.get(rows.start..end).unwrap_or_default();
+        ids.iter().map(|id| (*id != NONE).then_some(ValueId(*id)))
+    }
+
+    /// Returns the number of rows that have a value.
+    pub fn labeled(&self) -> usize {
+        self.labeled
+    }
+
+    /// Returns the number of different values.
+    pub fn distinct(&self) -> usize {
+        self.ids.len()
     }
 
     /// Returns the length that a vector indexed by [`ValueId::at`] needs.
@@ -56,10 +78,12 @@ impl TopologyKey {
         let new = value.map_or(NONE, |value| self.id_of(value));
         let old = std::mem::replace(&mut self.by_row[row.at()], new);
         if new != NONE {
+            self.labeled += 1;
             self.rows[new as usize] += 1;
             self.rows_xor[new as usize] ^= row.0;
         }
         if old != NONE {
+            self.labeled -= 1;
             self.rows_xor[old as usize] ^= row.0;
             self.release(old);
         }

@@ -1,5 +1,7 @@
 //! PreScore and Score: soft constraints.
 
+use std::ops::Range;
+
 use harbormaster_api::node::LABEL_HOSTNAME;
 use harbormaster_framework::prelude::*;
 
@@ -10,8 +12,12 @@ use super::{
     not_prepared,
 };
 use crate::pod_index::{PodIndex, RowCounts, TopologyKey, ValueId};
+use crate::rows::both;
 
 const MAX_SCORE: i64 = 100;
+
+/// Number of rows that are scored together.
+const CHUNK: usize = 128;
 
 /// Count that marks a value that no candidate has. Actual counts are never negative.
 const NO_DOMAIN: i64 = -1;
@@ -36,6 +42,24 @@ enum DomainPoints {
 }
 
 impl DomainPoints {
+    /// Adds the points of consecutive rows to their `sums`.
+    fn add(&self, key: &TopologyKey, rows: Range<usize>, sums: &mut [f64]) {
+        let values = key.run(rows.clone());
+        match self {
+            Self::ByValue(points) => {
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum += value.and_then(|value| points.get(value.at())).copied().unwrap_or(0.0);
+                }
+            }
+            Self::ByRow(points) => {
+                let points = points.get(rows).unwrap_or_default();
+                for ((sum, value), points) in sums.iter_mut().zip(values).zip(points) {
+                    *sum += if value.is_some() { *points } else { 0.0 };
+                }
+            }
+        }
+    }
+
     fn of(&self, row: NodeIdx, value: ValueId) -> f64 {
         match self {
             Self::ByValue(points) => points.get(value.at()),
@@ -76,7 +100,9 @@ struct CandidateDomains<'a> {
     constraints: &'a [Constraint],
     keys: Vec<&'a TopologyKey>,
     needs_all_keys: bool,
-    candidates: &'a NodeSet,
+    /// Candidates that have all required keys.
+    rated: NodeSet,
+    /// The other candidates.
     ignored: NodeSet,
 }
 
@@ -93,7 +119,9 @@ impl<'a> CandidateDomains<'a> {
             let lacks = |row: &NodeIdx| keys.iter().any(|key| key.value(*row).is_none());
             candidates.iter().filter(lacks).for_each(|row| ignored.insert(row));
         }
-        Ok(Self { constraints, keys, needs_all_keys, candidates, ignored })
+        let mut rated = candidates.clone();
+        rated.subtract(&ignored);
+        Ok(Self { constraints, keys, needs_all_keys, rated, ignored })
     }
 
     fn points(
@@ -120,10 +148,11 @@ impl<'a> CandidateDomains<'a> {
 
     /// Returns the points by row. All pods on a node count, regardless of the policies.
     fn by_row(&self, cx: &Cycle<'_>, constraint: &Constraint, pods: &RowCounts) -> DomainPoints {
-        let formula = PointsFormula::new(constraint, self.candidates.len() - self.ignored.len());
+        let formula = PointsFormula::new(constraint, self.rated.len());
         let mut by_row = vec![formula.of(0); cx.nodes.rows()];
         // In a what-if question about a node without its pods, the index still contains those pods.
-        let has_pods = |row: NodeIdx| !cx.nodes.node(row).pods().is_empty();
+        let on_row = &cx.nodes.columns().used_pods;
+        let has_pods = |row: NodeIdx| on_row.get(row.at()).is_some_and(|pods| *pods != 0);
         for (row, pods) in pods.iter().filter(|(row, _)| has_pods(*row)) {
             if let Some(entry) = by_row.get_mut(row.at()) {
                 *entry = formula.of(pods);
@@ -147,15 +176,23 @@ impl<'a> CandidateDomains<'a> {
         let is_empty = |row| {
             cx.nodes.node(row).labels().is_some_and(|l| l.get(&constraint.key).is_some_and(|v| v.is_empty()))
         };
-        for row in self.candidates.iter().filter(|row| !self.ignored.contains(*row)) {
-            let Some(value) = key.value(row) else {
-                some_lack_it = true;
-                continue;
-            };
-            if counts[value.at()] == NO_DOMAIN {
-                counts[value.at()] = 0;
-                domains += 1;
-                empty = empty.or_else(|| is_empty(row).then_some(value));
+        let no_row_lacks_it = key.labeled() == cx.nodes.node_count();
+        'candidates: for rows in self.rated.runs() {
+            let values = key.run(rows.clone());
+            some_lack_it |= values.len() < rows.len();
+            for (row, value) in rows.zip(values) {
+                if no_row_lacks_it && domains == key.distinct() {
+                    break 'candidates;
+                }
+                let Some(value) = value else {
+                    some_lack_it = true;
+                    continue;
+                };
+                if counts[value.at()] == NO_DOMAIN {
+                    counts[value.at()] = 0;
+                    domains += 1;
+                    empty = empty.or_else(|| is_empty(NodeIdx(row as u32)).then_some(value));
+                }
             }
         }
         domains += usize::from(some_lack_it && empty.is_none());
@@ -217,9 +254,12 @@ impl Score<WholeCluster, DomainScores> for PodTopologySpread {
 
     fn score_batch(&self, cx: &Cycle<'_>, state: &DomainScores, scores: &mut Scores<'_>) -> PluginResult<()> {
         let keys = columns(self.index(cx)?, &state.constraints)?;
-        for (row, score) in scores.iter_mut() {
-            *score = state.raw(&keys, row);
-        }
+        scores.for_each_run(|rows, scores| {
+            for (at, scores) in rows.step_by(CHUNK).zip(scores.chunks_mut(CHUNK)) {
+                state.write_raw(&keys, at, scores);
+            }
+        });
+        state.ignored.iter().for_each(|row| scores.set(row, 0));
         Ok(())
     }
 
@@ -230,25 +270,44 @@ impl Score<WholeCluster, DomainScores> for PodTopologySpread {
         candidates: &NodeSet,
         scores: &mut [i64],
     ) -> PluginResult<()> {
-        let ignored = &state.ignored;
+        let mut rated = candidates.clone();
+        rated.subtract(&state.ignored);
+        both(candidates, &state.ignored).for_each(|row| scores[row.at()] = 0);
         let (mut min, mut max) = (i64::MAX, 0);
-        for row in candidates.iter().filter(|row| !ignored.contains(*row)) {
-            min = min.min(scores[row.at()]);
-            max = max.max(scores[row.at()]);
+        for rows in rated.runs() {
+            for score in &scores[rows] {
+                (min, max) = (min.min(*score), max.max(*score));
+            }
         }
-        for row in candidates {
-            let score = &mut scores[row.at()];
-            *score = match max {
-                _ if ignored.contains(row) => 0,
-                0 => MAX_SCORE,
-                _ => MAX_SCORE * (max + min - *score) / max,
-            };
+        if max == 0 {
+            rated.runs().for_each(|rows| scores[rows].fill(MAX_SCORE));
+            return Ok(());
+        }
+        let percent = |score: i64| MAX_SCORE * (max + min - score) / max;
+        // Scores differ by few pods, so most are equal, and looking them up is faster than dividing.
+        let few = max - min < rated.len() as i64;
+        let by_score: Vec<i64> = if few { (min..=max).map(percent).collect() } else { Vec::new() };
+        for rows in rated.runs() {
+            for score in &mut scores[rows] {
+                let known = usize::try_from(*score - min).ok().and_then(|at| by_score.get(at));
+                *score = known.copied().unwrap_or_else(|| percent(*score));
+            }
         }
         Ok(())
     }
 }
 
 impl DomainScores {
+    /// Writes the raw scores of consecutive rows, at most [`CHUNK`], which are not ignored.
+    fn write_raw(&self, keys: &[&TopologyKey], first: usize, scores: &mut [i64]) {
+        let mut sums = [0.0; CHUNK];
+        let sums = &mut sums[..scores.len()];
+        for (points, key) in self.points.iter().zip(keys) {
+            points.add(key, first..first + scores.len(), sums);
+        }
+        round_all(sums, scores);
+    }
+
     fn raw(&self, keys: &[&TopologyKey], row: NodeIdx) -> i64 {
         if self.ignored.contains(row) {
             return 0;
@@ -264,4 +323,44 @@ pub(super) fn round(score: f64) -> i64 {
     let whole = score as i64;
     let rest = score - whole as f64;
     whole + i64::from(rest >= 0.5) - i64::from(rest <= -0.5)
+}
+
+/// Writes `round(sum)` for each sum, several at a time if no sum is large.
+fn round_all(sums: &[f64], scores: &mut [i64]) {
+    /// In this range, neighboring numbers differ by one, so adding a small number rounds it, and its bits count up.
+    const INTEGERS: f64 = 1.5 * (1_u64 << 52) as f64;
+    const SMALL: f64 = (1_u64 << 50) as f64;
+    let all_small = sums.iter().fold(true, |all, sum| all & (sum.abs() < SMALL));
+    for (score, sum) in scores.iter_mut().zip(sums) {
+        *score = if all_small {
+            let even = (sum + INTEGERS) - INTEGERS;
+            // Halves were rounded to even.
+            let up = if sum - even >= 0.5 && *sum > 0.0 { 1.0 } else { 0.0 };
+            let down = if sum - even <= -0.5 && *sum < 0.0 { 1.0 } else { 0.0 };
+            let rounded = even + up - down + INTEGERS;
+            rounded.to_bits().wrapping_sub(INTEGERS.to_bits()).cast_signed()
+        } else {
+            round(*sum)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_rounded_together_as_one_by_one() {
+        let below = |x: f64| f64::from_bits(x.to_bits() - 1);
+        let wholes = [0.0, 1.0, 2.0, 3.0, 1e6, 1e6 + 1.0, 1e15, 1e17];
+        for whole in wholes {
+            for rest in [0.0, below(0.5), 0.5, 0.75] {
+                let sums = [whole + rest, -whole - rest, below(whole + rest + 0.5), 8.5, -7.5];
+                let mut scores = [0; 5];
+                round_all(&sums, &mut scores);
+                assert_eq!(scores, sums.map(round), "{sums:?}");
+                assert_eq!(scores, sums.map(|sum| sum.round() as i64), "{sums:?}");
+            }
+        }
+    }
 }

@@ -122,6 +122,24 @@ fn a_node_that_lacks_another_key_counts_for_no_domain() {
 }
 
 #[test]
+fn many_nodes_score_together_as_they_do_one_by_one() {
+    let name = |at: usize| format!("n{at}");
+    let nodes = (0..400).map(|at| match at % 90 {
+        0 => node(&name(at)).node(|n| n.labels = labels(&[("n", "1")])),
+        1 => node(&name(at)).label("node", &name(at)),
+        _ => zoned(&name(at), ["1", "2", "3"][at % 3]),
+    });
+    let names: Vec<String> = (0..400).map(name).collect();
+    let counts: Vec<(&str, usize)> =
+        names.iter().enumerate().map(|(at, name)| (name.as_str(), at * at % 7)).collect();
+    let cluster = cluster(nodes, foos(&counts));
+    for constraints in [vec![soft(1, "zone")], vec![soft(1, HOST), soft(3, "zone")], vec![soft(70_000, HOST)]]
+    {
+        batch_equals_single(&trial(), &cluster, &spreading(constraints).info());
+    }
+}
+
+#[test]
 fn terminating_pods_and_other_namespaces_do_not_affect_scores() {
     let on = |name: &str, node: &str| pod(name).label("foo", "").on(node);
     let pods = [on("t", "a").terminating(), on("elsewhere", "a").namespace("other"), on("live", "b")];
