@@ -100,6 +100,20 @@ impl ScorerPart {
         (min..=max).contains(&raw)
     }
 
+    /// Returns true if nothing about the rows is kept but the extremes.
+    fn needs_only_extremes(&self) -> bool {
+        !self.watches_rows() && !matches!(self.normalize, Normalize::Formula(_))
+    }
+
+    /// Returns true if the raw scores of `rows`, those that fit, are between the extremes.
+    fn covers(&self, rows: &NodeSet, fits: &NodeSet, raw: &[i64]) -> bool {
+        let Extremes { min, max, .. } = self.extremes;
+        let is_inside = |raw: &i64| (min..=max).contains(raw);
+        let mut entering = rows.clone();
+        entering.intersect(fits);
+        entering.runs().all(|run| raw[run].iter().all(is_inside))
+    }
+
     /// Returns true if no row has an extreme raw score any more.
     fn is_outdated(&self) -> bool {
         self.is_relative() && self.holders().into_iter().any(Holders::are_gone)
@@ -198,7 +212,14 @@ impl Totals {
         let mut is_stale = false;
         for part in self.parts.iter_mut().filter(|part| part.is_relative()) {
             let raw = raw(part.at);
-            changed.for_each(|row| is_stale |= fits.contains(row) && !part.enter(row, raw[row.at()]));
+            match changed {
+                ChangedRows::Many(rows) if part.needs_only_extremes() => {
+                    is_stale |= !part.covers(rows, fits, raw);
+                }
+                _ => {
+                    changed.for_each(|row| is_stale |= fits.contains(row) && !part.enter(row, raw[row.at()]))
+                }
+            }
         }
         if is_stale || self.parts.iter().any(ScorerPart::is_outdated) {
             return self.settle(raw, fits);

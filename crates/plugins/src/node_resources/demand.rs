@@ -7,7 +7,7 @@ use harbormaster_framework::{
     nodeset::{NodeIdx, NodeSet},
     outcome::{Fix, Reject},
     sweep::Sweep,
-    table::{NodeRef, NodeTable},
+    table::{Columns, NodeRef, NodeTable},
 };
 use rustc_hash::FxHashSet;
 
@@ -74,10 +74,16 @@ struct ScalarDemand {
     is_backed: bool,
 }
 
+/// Returns true if the request exceeds the free amount.
+#[inline]
+fn is_short(ask: i64, has: i64, used: i64) -> bool {
+    ask > 0 && ask > has.wrapping_sub(used)
+}
+
 /// Returns `bit` if the request exceeds the free amount, and also [`EXCEEDS_CAPACITY`] if it exceeds the capacity.
 #[inline]
 fn shortage(ask: i64, has: i64, used: i64, bit: ShortageBits) -> ShortageBits {
-    let short = ask > 0 && ask > has.wrapping_sub(used);
+    let short = is_short(ask, has, used);
     let exceeds_capacity = short && ask > has;
     (bit * ShortageBits::from(short)) | (EXCEEDS_CAPACITY * ShortageBits::from(exceeds_capacity))
 }
@@ -156,10 +162,10 @@ impl Demand {
             }
             return;
         }
-        let shortages = self.shortages(nodes, rows, span.clone());
-        if shortages.iter().fold(0, |all, shortage| all | shortage) == 0 {
+        if self.scalars.is_empty() && self.fits_all(nodes.columns(), span.clone()) {
             return;
         }
+        let shortages = self.shortages(nodes, rows, span.clone());
         let shortage_of = |row: NodeIdx| shortages[row.at() - span.start];
         let mut kinds: Vec<ShortageBits> = Vec::new();
         for row in rows {
@@ -175,6 +181,18 @@ impl Demand {
             let equal = rows.iter().filter(|row| shortage_of(*row) == kind);
             sweep.reject_each(equal, &reject(kind, missing));
         }
+    }
+
+    /// Returns true if no row of `span` has a shortage, apart from scalar resources. This is the usual case.
+    fn fits_all(&self, columns: &Columns, span: Range<usize>) -> bool {
+        let fits = |ask: i64, has: &[i64], used: &[i64]| {
+            let mut amounts = has[span.clone()].iter().zip(&used[span.clone()]);
+            ask <= 0 || !amounts.any(|(has, used)| is_short(ask, *has, *used))
+        };
+        fits(1, &columns.pods, &columns.used_pods)
+            && fits(self.cpu, &columns.cpu, &columns.used_cpu)
+            && fits(self.memory, &columns.memory, &columns.used_memory)
+            && fits(self.storage, &columns.storage, &columns.used_storage)
     }
 
     /// Returns the shortages of every row of `span`; rows outside `rows` have unspecified values.
