@@ -19,10 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Rest while no pods are tried. A pod that ends such a time waits for half of it on average.
-const QUIET: Duration = Duration::from_millis(8);
-/// Rest while many pods are tried.
-const BUSY: Duration = Duration::from_millis(4);
+/// Duration of a rest. A pod that arrives meanwhile waits for half of it on average.
+const REST: Duration = Duration::from_millis(8);
 /// Period over which pods are counted.
 const PERIOD: Duration = Duration::from_millis(32);
 /// Number of pods in a period above which pods are handled together.
@@ -101,13 +99,9 @@ impl Rhythm {
             self.period = now;
             self.before = (f64::from(tried.swap(0, Relaxed)) * PERIOD.div_duration_f64(period)) as u32;
         }
-        let rest = match (self.before, tried.load(Relaxed)) {
-            (0, 0) => QUIET,
-            (MANY.., _) => BUSY,
-            _ => return Duration::ZERO,
-        };
+        let is_quiet_or_busy = matches!((self.before, tried.load(Relaxed)), (0, 0) | (MANY.., _));
         // If messages are far apart, a rest would only delay them.
-        if since_wait < 2 * rest { rest } else { Duration::ZERO }
+        if is_quiet_or_busy && since_wait < 2 * REST { REST } else { Duration::ZERO }
     }
 }
 
@@ -129,12 +123,13 @@ mod tests {
             Self { now: Instant::now(), rhythm: Rhythm::default(), tried: AtomicU32::new(0) }
         }
 
-        /// Handles a message at each of the next `times` multiples of `every`, each of which lets `pods` be tried.
-        /// Returns the last rest.
+        /// Handles messages that arrive at multiples of `every`, each of which lets `pods` be tried, at `times`
+        /// different times. Returns the last rest.
         fn handles(&mut self, times: u32, every: Duration, pods: u32) -> Duration {
             let mut last = Duration::ZERO;
             for _ in 0..times {
-                self.tried.fetch_add(pods, Relaxed);
+                let messages = last.div_duration_f64(every).max(1.0) as u32;
+                self.tried.fetch_add(pods * messages, Relaxed);
                 last = self.rhythm.rest_at(self.now, &self.tried);
                 self.now += every.max(last);
             }
@@ -144,7 +139,7 @@ mod tests {
 
     #[test]
     fn messages_about_nothing_are_handled_together() {
-        assert_eq!(Worker::new().handles(10, 2 * MS, 0), QUIET);
+        assert_eq!(Worker::new().handles(10, 2 * MS, 0), REST);
     }
 
     #[test]
@@ -159,17 +154,17 @@ mod tests {
 
     #[test]
     fn many_pods_are_handled_together() {
-        assert_eq!(Worker::new().handles(100, MS, 1), BUSY);
-        assert_eq!(Worker::new().handles(100, 5 * MS, 3), BUSY);
+        assert_eq!(Worker::new().handles(100, MS, 1), REST);
+        assert_eq!(Worker::new().handles(100, 5 * MS, 3), REST);
     }
 
     #[test]
     fn a_pod_ends_a_quiet_time() {
         let mut worker = Worker::new();
-        assert_eq!(worker.handles(20, 2 * MS, 0), QUIET);
+        assert_eq!(worker.handles(20, 2 * MS, 0), REST);
         assert_eq!(worker.handles(1, 2 * MS, 1), Duration::ZERO);
         assert_eq!(worker.handles(10, 2 * MS, 0), Duration::ZERO);
-        assert_eq!(worker.handles(60, 2 * MS, 0), QUIET);
+        assert_eq!(worker.handles(60, 2 * MS, 0), REST);
     }
 
     #[test]
@@ -189,6 +184,6 @@ mod tests {
         let hurried = begun.elapsed();
         drop(hurry);
         rests();
-        assert!(begun.elapsed() > hurried + QUIET);
+        assert!(begun.elapsed() > hurried + REST);
     }
 }
