@@ -80,8 +80,9 @@ fn extender(diary: &Diary, client: &ApiClient) -> Extender {
             });
             let path =
                 format!("/api/v1/namespaces/{}/pods/{}/binding", binding.pod_namespace, binding.pod_name);
-            tokio::task::spawn_blocking(move || client.post(&path, &body)).await??;
+            // Once the pod is bound, the test reads the diary.
             diary.lock().unwrap().bind.push(binding);
+            tokio::task::spawn_blocking(move || client.post(&path, &body)).await??;
             Ok(())
         }
     };
