@@ -217,7 +217,7 @@ impl Totals {
                     is_stale |= !part.covers(rows, fits, raw);
                 }
                 _ => {
-                    changed.for_each(|row| is_stale |= fits.contains(row) && !part.enter(row, raw[row.at()]))
+                    changed.for_each(|row| is_stale |= fits.contains(row) && !part.enter(row, raw[row.at()]));
                 }
             }
         }

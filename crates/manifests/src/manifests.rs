@@ -81,13 +81,13 @@ const BATCH: usize = 4096;
 pub enum Admitted<'a> {
     /// The object.
     Whole(Value),
-    /// A pod like another one.
+    /// A pod or a node like another one.
     Like {
-        /// The other pod. All pods that resemble it have the same reference.
-        pod: &'a Value,
-        /// What distinguishes this pod from the other one.
+        /// The other object. All objects that resemble it have the same reference.
+        model: &'a Value,
+        /// What distinguishes this object from the other one.
         identity: &'a Identity,
-        /// Returns this pod.
+        /// Returns this object.
         whole: &'a dyn Fn() -> Value,
     },
 }
@@ -125,7 +125,7 @@ pub struct Manifest {
 enum Content {
     /// The object as JSON.
     Json(Box<str>),
-    /// A pod like another one.
+    /// A pod or a node like another one.
     Like { shape: Arc<Shape>, identity: Box<Identity> },
 }
 
@@ -637,7 +637,7 @@ impl Reader {
         self.manifests.objects = objects;
     }
 
-    /// Applies the rules to objects that do not depend on each other. `known` has the pods that stand for their shapes.
+    /// Applies the rules to objects that do not depend on each other. `known` has those that stand for their shapes.
     fn admit_batch(
         &mut self,
         batch: &[Manifest],
@@ -671,9 +671,9 @@ impl Reader {
         let mut added = None;
         for object in batch {
             let done = match (&object.content, model_of(object)) {
-                (Content::Like { identity, .. }, Some(pod)) => {
+                (Content::Like { identity, .. }, Some(model)) => {
                     let whole = || admitted(object).unwrap_or_default();
-                    each(object, Admitted::Like { pod, identity, whole: &whole })
+                    each(object, Admitted::Like { model, identity, whole: &whole })
                         .map_err(|problem| vec![problem])
                 }
                 _ => whole.next().unwrap_or_else(|| Err(Vec::new())).and_then(|value| {

@@ -8,8 +8,9 @@ use std::{
 };
 
 use harbormaster_api::{
-    Node, Object, ObjectKind, Pod, Release, Timestamp,
+    Labels, Node, Object, ObjectKind, Pod, Release, Str, Timestamp,
     features::{Feature, Features},
+    node::LABEL_HOSTNAME,
     wire::{DecodeError, Decoder},
 };
 use harbormaster_core::{EngineConfig, Input, cache::Cache};
@@ -326,6 +327,8 @@ struct Builder {
     /// Pods that stand for others, decoded, by the address of what was decoded. `None` for those that must be taken as a
     /// whole.
     models: HashMap<*const Value, Option<Pod>>,
+    /// The same for nodes.
+    node_models: HashMap<*const Value, Option<Node>>,
 }
 
 impl Builder {
@@ -339,12 +342,13 @@ impl Builder {
             claims: Vec::new(),
             devices: PodClaims::default(),
             models: HashMap::new(),
+            node_models: HashMap::new(),
         }
     }
 
     fn take(&mut self, manifest: &Manifest, admitted: Admitted<'_>) -> Result<(), FieldProblem> {
-        if let Admitted::Like { pod, identity, .. } = admitted
-            && self.take_like(pod, identity)
+        if let Admitted::Like { model, identity, .. } = admitted
+            && self.take_like(manifest.kind.rules, model, identity)
         {
             self.orders.resize(self.cluster.pending.len(), manifest.order);
             return Ok(());
@@ -376,8 +380,41 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes a pod that differs from `pod` in its identity. Returns false if it must be taken as a whole.
-    fn take_like(&mut self, pod: &Value, identity: &Identity) -> bool {
+    /// Takes a pod or a node that differs from `model` in its identity. Returns false if it must be taken as a whole.
+    fn take_like(&mut self, rules: Rules, model: &Value, identity: &Identity) -> bool {
+        match rules {
+            Rules::Pod => self.take_pod_like(model, identity),
+            Rules::Node => self.take_node_like(model, identity),
+            _ => false,
+        }
+    }
+
+    fn take_node_like(&mut self, node: &Value, identity: &Identity) -> bool {
+        let (decoder, keeps_full) = (&mut self.decoder, self.cluster.keeps_full);
+        let model = self
+            .node_models
+            .entry(std::ptr::from_ref(node))
+            .or_insert_with(|| if keeps_full { None } else { decoder.node_value(node).ok() });
+        let Some(model) = model else { return false };
+        let name: Str = identity.name.as_str().into();
+        // The label with the node's own name differs, too.
+        let renamed = |labels: &Labels| match labels.get(LABEL_HOSTNAME) {
+            Some(host) if *host == model.name => {
+                let own = |key: &Str| key.as_str() == LABEL_HOSTNAME;
+                let pairs = labels.iter();
+                pairs
+                    .map(|(key, value)| (key.clone(), if own(key) { name.clone() } else { value.clone() }))
+                    .collect()
+            }
+            _ => labels.clone(),
+        };
+        let (labels, annotations) = (renamed(&model.labels), renamed(&model.annotations));
+        let uid = (&*identity.uid).into();
+        self.cluster.nodes.push(Node { name: name.clone(), uid, labels, annotations, ..model.clone() });
+        true
+    }
+
+    fn take_pod_like(&mut self, pod: &Value, identity: &Identity) -> bool {
         let Identity { name, uid, created, node, status, .. } = identity;
         let (decoder, keeps_full) = (&mut self.decoder, self.cluster.keeps_full);
         let model = self.models.entry(std::ptr::from_ref(pod)).or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! Reads texts unit by unit: on all processors, and pods of a known shape without applying the rules again.
+//! Reads texts unit by unit: on all processors, and pods and nodes of a known shape without applying the rules again.
 
 use std::{
     borrow::Cow,
@@ -20,17 +20,17 @@ const BATCH: usize = 4096;
 /// Maximum total size of the known shapes in bytes.
 const MAX_SHAPES: usize = 64 << 20;
 
-/// Shapes of pods that have occurred.
+/// Shapes of pods and nodes that have occurred.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
-    /// Pods that stand for their shapes, by the shape.
+    /// Objects that stand for their shapes, by the shape.
     known: HashMap<Box<str>, Arc<Shape>>,
     bytes: usize,
     /// Hashes of the shapes that have occurred once.
     seen: HashSet<u64>,
 }
 
-/// A unit as JSON, if it need not be read by the YAML reader, and the shape of a pod.
+/// A unit as JSON, if it need not be read by the YAML reader, and the shape of a pod or a node.
 struct UnitText<'t> {
     json: Option<Cow<'t, str>>,
     /// Empty for a unit that must be read as a whole.
@@ -88,9 +88,9 @@ impl Reader {
         Some(objects.into_iter().map(|object| self.prepare(object)).collect())
     }
 
-    /// Lets the pod that was added last stand for its shape, if another pod of the shape follows or is likely to.
+    /// Lets the object that was added last stand for its shape, if another of the shape follows or is likely to.
     fn note_shape(&mut self, shape: &str, recurs: bool) {
-        let Some(pod) = self.manifests.objects.last() else { return };
+        let Some(object) = self.manifests.objects.last() else { return };
         let hash = {
             let mut hasher = DefaultHasher::new();
             shape.hash(&mut hasher);
@@ -100,12 +100,12 @@ impl Reader {
         if (is_new && !recurs) || self.shapes.bytes > MAX_SHAPES {
             return;
         }
-        let known = Shape::of(pod, shape);
+        let known = Shape::of(object, shape);
         self.shapes.bytes += 2 * shape.len();
         self.shapes.known.insert(shape.into(), Arc::new(known));
     }
 
-    /// Adds a pod of a known shape. Returns false if the shape is not known, or if there is such a pod already.
+    /// Adds an object of a known shape. Returns false if the shape is not known, or if there is such an object already.
     fn like(&mut self, file: &Arc<str>, unit: &Unit<'_>, shape: &str, identity: Identity) -> bool {
         let Some(shape) = self.shapes.known.get(shape).cloned() else { return false };
         let label = label(&shape.kind, &shape.namespace, &identity.name);
@@ -204,6 +204,34 @@ mod tests {
         })
     }
 
+    fn node() -> impl Strategy<Value = Value> {
+        let name = prop::sample::select(&["n1", "n2", "n3", "n4", "N!", ""][..]);
+        let host = prop::sample::select(&["", "n1", "n2", "n3", "n4"][..]);
+        let range = prop::sample::select(&["", "10.0.1.0/24", "10.0.2.0/24", "5"][..]);
+        (name, host, range, 0..3_u8, 0..14_u8).prop_map(|(name, host, range, pool, quirk)| {
+            let host = if quirk > 4 { name } else { host };
+            let mut node = json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name, "uid": format!("u-{name}"), "creationTimestamp": format!("2026-01-0{}T00:00:00Z", quirk % 3 + 1),
+                    "labels": {"pool": format!("p{pool}"), "kubernetes.io/hostname": host}},
+                "spec": {"podCIDR": range, "podCIDRs": [range], "providerID": format!("cloud://{name}")},
+                "status": {"allocatable": {"cpu": format!("{}", pool + 1)}, "addresses": [{"type": "Hostname", "address": name}],
+                    "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": format!("2026-01-01T00:00:0{}Z", quirk % 10)}]},
+            });
+            match quirk {
+                0 => node["spec"]["typo"] = name.into(),
+                1 => node["spec"]["podCIDRs"] = json!([range, 1]),
+                2 => node["status"]["allocatable"]["address"] = "5".into(),
+                3 => node["spec"]["taints"] = json!([{"key": "k", "effect": "NoSchedule", "timeAdded": if pool == 0 { "now" } else { "2026-01-01T00:00:00Z" }}]),
+                4 => node["spec"] = Value::Null,
+                5 => node["metadata"]["annotations"] = json!({"kubernetes.io/hostname": host, "note": "{\"kubernetes.io/hostname\":\"n1\"}"}),
+                6 => drop(node["metadata"].as_object_mut().map(|metadata| metadata.remove("labels"))),
+                _ => {}
+            }
+            node
+        })
+    }
+
     fn other() -> impl Strategy<Value = Value> {
         prop::sample::select(vec![
             json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": 1.5}}}),
@@ -221,7 +249,7 @@ mod tests {
 
     /// A file in one of the forms in which dumps are written.
     fn file() -> impl Strategy<Value = String> {
-        let objects = prop::collection::vec(prop_oneof![5 => pod(), 1 => other()], 0..14);
+        let objects = prop::collection::vec(prop_oneof![5 => pod(), 2 => node(), 1 => other()], 0..14);
         (objects, 0..5_u8, prop::sample::select(&["List", "PodList", "Pod"][..])).prop_map(
             |(objects, form, kind)| {
                 let list = json!({"apiVersion": "v1", "kind": kind, "items": objects});
@@ -282,6 +310,28 @@ mod tests {
                 read.objects.iter().map(|object| matches!(object.content, super::Content::Like { .. }));
             assert_eq!(likes.collect::<Vec<_>>(), [false, true, true]);
         }
+    }
+
+    #[test]
+    fn nodes_of_a_pool_in_a_dump_share_a_shape() {
+        let node = |i: u8| {
+            let name = format!("pool-{i}");
+            json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name, "uid": format!("u-{i}"), "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
+                "spec": {"podCIDR": format!("10.0.{i}.0/24"), "podCIDRs": [format!("10.0.{i}.0/24")], "providerID": format!("cloud://{i}")},
+                "status": {
+                    "allocatable": {"cpu": "4"}, "addresses": [{"type": "InternalIP", "address": format!("10.1.0.{i}")}],
+                    "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": format!("2026-01-01T00:00:0{i}Z")}],
+                    "nodeInfo": {"machineID": format!("m-{i}"), "osImage": "linux"},
+                },
+            })
+        };
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [node(1), node(2), node(3)]});
+        let source = Source { name: "f".into(), text: list.to_string() };
+        let read = Manifests::read(&[source], ReadOptions::default(), |_, _| Ok(())).unwrap();
+        let likes = read.objects.iter().map(|object| matches!(object.content, super::Content::Like { .. }));
+        assert_eq!(likes.collect::<Vec<_>>(), [false, true, true]);
     }
 
     #[test]

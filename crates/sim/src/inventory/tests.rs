@@ -271,3 +271,44 @@ fn replicas_become_the_same_pods_as_when_each_is_read_on_its_own() {
         }
     }
 }
+
+#[test]
+fn nodes_of_a_pool_become_the_same_nodes_as_when_each_is_read_on_its_own() {
+    let node = |pool: u8, i: u8| {
+        let name = format!("pool{pool}-{i}");
+        let mut node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "uid": format!("u{pool}-{i}"), "resourceVersion": "7", "annotations": {"kubernetes.io/hostname": name, "a": "1"},
+                "labels": {"kubernetes.io/hostname": name, "pool": format!("p{pool}"), "kubernetes.io/os": "linux"}},
+            "spec": {"podCIDR": format!("10.0.{i}.0/24"), "podCIDRs": [format!("10.0.{i}.0/24")], "providerID": format!("cloud://{i}"),
+                "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": format!("2026-01-01T00:00:0{i}Z")}]},
+            "status": {
+                "capacity": {"cpu": "4", "pods": "110"}, "images": [{"names": ["a:1"], "sizeBytes": 5}],
+                "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": format!("2026-01-01T00:00:0{i}Z")}],
+            },
+        });
+        match pool {
+            0 => {}
+            1 => node["metadata"]["labels"]["kubernetes.io/hostname"] = "same".into(),
+            2 => drop(node["metadata"].as_object_mut().and_then(|metadata| metadata.remove("labels"))),
+            3 => drop(node.as_object_mut().and_then(|node| node.remove("spec"))),
+            4 => node["metadata"]["labels"]["kubernetes.io/hostname"] = "pool4-1".into(),
+            _ => node["status"]["images"][0]["sizeBytes"] = i.into(),
+        }
+        node
+    };
+    let nodes: Vec<Value> = (0..6).flat_map(|of| (1..5).map(move |i| node(of, i))).collect();
+    let text = harbormaster_yaml::write(&json!({"apiVersion": "v1", "kind": "List", "items": nodes}));
+    for full in [false, true] {
+        let read = |text: String| {
+            let source = Source { name: "f.yaml".into(), text };
+            let cluster = Inventory::from_sources(&[source], Reading { full, ..Reading::default() }).unwrap();
+            let full: Vec<Value> = cluster.full.into_iter().map(|(_, value)| value).collect();
+            (cluster.nodes, full)
+        };
+        // The mark of the document's end keeps the text from being read piece by piece.
+        let (fast, slow) = (read(text.clone()), read(text.clone() + "...\n"));
+        assert_eq!(fast, slow);
+        assert_eq!(fast.0.len(), 24);
+    }
+}
