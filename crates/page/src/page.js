@@ -601,8 +601,22 @@ function listen() {
 // ---------------------------------------------------------------------------------------------------------------------
 // The live page
 
-/** Fetches JSON from a path beside the page. Throws the server's words if it refuses. */
-async function fetched(path) {
+/** The end of the last request. */
+let answered = Promise.resolve();
+
+/**
+ * Fetches JSON from a path beside the page. Throws the server's words if it refuses.
+ *
+ * Sends one request at a time: the server closes an HTTP/2 connection after a request of an anonymous user, and
+ * Chromium fails a request that was about to use that connection.
+ */
+function fetched(path) {
+  const reply = answered.then(() => fetchNow(path));
+  answered = reply.catch(() => {});
+  return reply;
+}
+
+async function fetchNow(path) {
   const reply = await fetch(path, { cache: "no-store" });
   if (!reply.ok) throw new Error((await reply.text()).trim() || `HTTP ${reply.status}`);
   return reply.json();

@@ -224,6 +224,24 @@ impl Drop for Served {
 }
 
 #[test]
+fn many_questions_at_a_time_leave_the_console_empty() {
+    let cluster = Server::Embedded.own();
+    let config =
+        cluster.write_scheduler_config(&default_config().to_string()).expect("the configuration is written");
+    let [port] = free_ports().expect("a port is free");
+    let args = with_open_port(&config, port, "/debug/*");
+    let harbormaster = Harbormaster::start(&args, cluster.directory().join("harbormaster.log"));
+    let mut page = Opened::at(&format!("https://127.0.0.1:{port}/debug/page"));
+    let answers = page.value(
+        "Promise.all(Array.from({length: 200}, (_, at) => fetched(at % 2 ? 'page/data' : 'page/fit?cpu=1'))) \
+         .then((answers) => answers.length)",
+    );
+    assert_eq!(answers, 200);
+    page.ends_quietly();
+    harbormaster.ends_well();
+}
+
+#[test]
 fn a_pod_that_gets_its_node_or_goes_before_a_click_is_no_error() {
     let cluster = Server::Embedded.own();
     let client = cluster.client();
@@ -243,11 +261,11 @@ fn a_pod_that_gets_its_node_or_goes_before_a_click_is_no_error() {
     }
     let mut page = Opened::at(&format!("https://127.0.0.1:{port}/debug/page"));
     page.wait_for("view.scene.waiting.length === 2");
-    // The page keeps its state until the test lets it have a newer one.
+    // The page gets its present state until the test lets it have a newer one.
     page.value(
-        "(() => { const real = window.fetch; window.held = true; window.fetch = async (path, ...more) => { \
-         while (window.held && path === 'page/data') await new Promise((done) => setTimeout(done, 20)); \
-         return real(path, ...more); }; })()",
+        "(async () => { const real = window.fetch; const kept = JSON.stringify(await fetched('page/data')); \
+         window.held = true; window.fetch = async (path, ...more) => window.held && path === 'page/data' ? \
+         new Response(kept) : real(path, ...more); })()",
     );
     add_node("large-enough", "4");
     wait_until_bound(client, "large");
