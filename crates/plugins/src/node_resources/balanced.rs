@@ -21,12 +21,14 @@
 //! - The status of a pending pod is ignored, since it has no relevant fields.
 //! - Version 1.36 crashes if it scores a resource that a device class with selectors provides.
 
+use std::ops::Range;
+
 use harbormaster_api::args::NodeResourcesBalancedAllocationArgs;
 use harbormaster_framework::{prelude::*, row_log::RowLog};
 
 use super::{
     backing::Backing,
-    lanes::{Lane, RequestKind, ScoredResource},
+    lanes::{ColumnLane, Lane, RequestKind, ScoredResource},
 };
 use crate::{
     devices::{DeviceClass, Devices, ResourceClaim, ResourceSlice},
@@ -102,11 +104,8 @@ impl Score<Row> for NodeResourcesBalancedAllocation {
             return Ok(());
         }
         let lanes = self.lanes(cx)?;
-        if let Some([a, b]) = Lane::two_columns(&lanes) {
-            scores.for_each_run(|rows, scores| {
-                let used = a.run(rows.clone()).zip(b.run(rows));
-                scores.iter_mut().zip(used).for_each(|(raw, used)| *raw = score_two(used, (a.ask, b.ask)));
-            });
+        if let Some(two) = Lane::two_columns(&lanes) {
+            scores.for_each_run(|rows, scores| score_columns(&two, rows, scores));
             return Ok(());
         }
         let mut amounts = Vec::with_capacity(lanes.len());
@@ -128,37 +127,81 @@ impl NodeResourcesBalancedAllocation {
     }
 }
 
+/// The capacity and use of a resource, and the pod's request for it.
+type Amount = ((i64, i64), i64);
+
+/// Computes the score of a node. `amounts` is a buffer: reading a lane may be slow, because devices are counted.
+fn score(lanes: &[Lane<'_>], row: NodeIdx, amounts: &mut Vec<Amount>) -> i64 {
+    amounts.clear();
+    amounts.extend(lanes.iter().map(|lane| (lane.at(row), lane.ask)));
+    score_amounts(amounts)
+}
+
+fn score_amounts(amounts: &[Amount]) -> i64 {
+    let with = balance(amounts.iter().copied());
+    let without = balance(amounts.iter().map(|(amount, _)| (*amount, 0)));
+    // The requests of all pods may overflow together, and a balance then has any value.
+    50 + 50_i64.wrapping_add(with).wrapping_sub(without) / 2
+}
+
+/// Computes the scores of several nodes for two columns.
+fn score_columns([a, b]: &[ColumnLane<'_>; 2], rows: Range<usize>, scores: &mut [i64]) {
+    let used = a.run(rows.clone()).zip(b.run(rows.clone()));
+    if a.is_exact(rows.clone()) && b.is_exact(rows) {
+        scores.iter_mut().zip(used).for_each(|(raw, used)| *raw = score_exact(used, (a.ask, b.ask)));
+    } else {
+        scores.iter_mut().zip(used).for_each(|(raw, (of_a, of_b))| {
+            *raw = score_amounts(&[(of_a, a.ask), (of_b, b.ask)]);
+        });
+    }
+}
+
+/// Computes [`score_amounts`] for two resources whose amounts are [exact](ColumnLane::is_exact). Has no branches and
+/// converts no numbers, so that several nodes are computed at once.
+#[inline]
+fn score_exact(((a_has, a_used), (b_has, b_used)): TwoLanes, (a_ask, b_ask): (i64, i64)) -> i64 {
+    let share = |used: i64, has: f64| {
+        let share = small::float(used) / has;
+        // Unlike `f64::min`, this is one instruction. The share is a number, because the capacity is not zero.
+        if share < 1.0 { share } else { 1.0 }
+    };
+    let even = |a: f64, b: f64| small::floor((1.0 - ((a - b) / 2.0).abs()) * 100.0);
+    let (a_has, b_has) = (small::float(a_has), small::float(b_has));
+    let with = even(share(a_used + a_ask, a_has), share(b_used + b_ask, b_has));
+    let without = even(share(a_used, a_has), share(b_used, b_has));
+    50 + (small::integer(50.0 + with - without) >> 1)
+}
+
 /// The capacity and use of two resources.
 type TwoLanes = ((i64, i64), (i64, i64));
 
-/// Computes the score of a node. `amounts` is a buffer: reading a lane may be slow, because devices are counted.
-fn score(lanes: &[Lane<'_>], row: NodeIdx, amounts: &mut Vec<((i64, i64), i64)>) -> i64 {
-    amounts.clear();
-    amounts.extend(lanes.iter().map(|lane| (lane.at(row), lane.ask)));
-    let with = balance(amounts.iter().copied());
-    let without = balance(amounts.iter().map(|(amount, _)| (*amount, 0)));
-    50 + (50 + with - without) / 2
-}
+/// Conversions of numbers from 0 to 2^52, exclusive. The instructions that convert any number take one number each;
+/// these use instructions that take several.
+mod small {
+    /// From here to 2^53, the least significant bit of an `f64` stands for 1.
+    const UNIT: f64 = (1_u64 << 52) as f64;
 
-/// Computes [`score`] for two resources with their capacities and uses, and the pod's requests. Has no branches, so that
-/// several nodes are computed at once.
-#[inline]
-fn score_two(((a_has, a_used), (b_has, b_used)): TwoLanes, (a_ask, b_ask): (i64, i64)) -> i64 {
-    let share = |used: i64, more: i64, has: i64| {
-        let share = used.wrapping_add(more) as f64 / has as f64;
-        // Unlike `f64::min`, this is one instruction. The share is a number unless the capacity is zero.
-        if share < 1.0 { share } else { 1.0 }
-    };
-    let even = |a: f64, b: f64| ((1.0 - ((a - b) / 2.0).abs()) * 100.0) as i64;
-    let with = even(share(a_used, a_ask, a_has), share(b_used, b_ask, b_has));
-    let without = even(share(a_used, 0, a_has), share(b_used, 0, b_has));
-    // A single resource, or none, is always balanced.
-    if a_has == 0 || b_has == 0 { 75 } else { 50 + (50 + with - without) / 2 }
+    #[inline]
+    pub(super) fn float(number: i64) -> f64 {
+        f64::from_bits(number as u64 | UNIT.to_bits()) - UNIT
+    }
+
+    #[inline]
+    pub(super) fn floor(number: f64) -> f64 {
+        let nearest = (number + UNIT) - UNIT;
+        if nearest > number { nearest - 1.0 } else { nearest }
+    }
+
+    /// Converts an integer.
+    #[inline]
+    pub(super) fn integer(number: f64) -> i64 {
+        ((number + UNIT).to_bits() ^ UNIT.to_bits()) as i64
+    }
 }
 
 /// Returns the balance, 50..=100, given the capacity, use and added amount of each resource.
 #[inline]
-fn balance(amounts: impl Iterator<Item = ((i64, i64), i64)> + Clone) -> i64 {
+fn balance(amounts: impl Iterator<Item = Amount> + Clone) -> i64 {
     let present = amounts.filter(|((has, _), _)| *has != 0);
     let shares = present.map(|((has, used), more)| (used.wrapping_add(more) as f64 / has as f64).min(1.0));
     let (mut first, mut last, mut sum, mut count) = (0.0, 0.0, 0.0, 0u32);

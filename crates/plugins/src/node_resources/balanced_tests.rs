@@ -1,9 +1,10 @@
 use harbormaster_testkit::{
-    NodeBuilder, PodBuilder, Trial, batch_equals_single, cluster, node, pod, row_scope_holds,
+    NodeBuilder, PodBuilder, Trial, batch_equals_single, cluster, node, pod, random::Dice, row_scope_holds,
 };
 use serde_json::json;
 
 use super::*;
+use crate::node_resources::lanes::random::RandomColumns;
 
 const GPU: &str = "example.com/gpu";
 
@@ -96,4 +97,22 @@ fn scores_depend_only_on_the_row() {
         &asks("1", "1Gi").info(),
         &pod("other").cpu("4").info(),
     );
+}
+
+#[test]
+fn scores_of_columns_equal_those_of_single_nodes() {
+    let mut dice = Dice::new(0);
+    let mut exact = 0;
+    for _ in 0..20_000 {
+        let columns = RandomColumns::new(&mut dice);
+        let lanes = [0, 1].map(|of| columns.lane(of, 1));
+        exact += usize::from(lanes.iter().all(|lane| lane.is_exact(1..4)));
+        let mut scores = [0; 3];
+        score_columns(&lanes, 1..4, &mut scores);
+        let slow = |row: usize| {
+            score_amounts(&[0, 1].map(|of| ((columns.has[of][row], columns.used[of][row]), columns.asks[of])))
+        };
+        assert_eq!(scores, [1, 2, 3].map(slow), "{columns:?}");
+    }
+    assert!((5_000..15_000).contains(&exact), "{exact} columns are exact");
 }

@@ -186,3 +186,47 @@ impl<'a> Numbers<'a> {
         Self::Columns { has, used }
     }
 }
+
+#[cfg(test)]
+pub(super) mod random {
+    use harbormaster_testkit::random::Dice;
+
+    use super::ColumnLane;
+
+    /// Two columns of five rows.
+    #[derive(Debug)]
+    pub(in super::super) struct RandomColumns {
+        pub(in super::super) has: [Vec<i64>; 2],
+        pub(in super::super) used: [Vec<i64>; 2],
+        pub(in super::super) asks: [i64; 2],
+    }
+
+    impl RandomColumns {
+        /// Returns columns that are exact in one case of two.
+        pub(in super::super) fn new(dice: &mut Dice) -> Self {
+            let is_usual = dice.one_in(2);
+            let mut column = |of: &[i64]| of.iter().map(|of| amount(dice, *of, is_usual)).collect::<Vec<_>>();
+            let has = [column(&[0; 5]), column(&[0; 5])];
+            let (used, asks) = ([column(&has[0]), column(&has[1])], column(&[has[0][0], has[1][0]]));
+            Self { has, used, asks: [asks[0], asks[1]] }
+        }
+
+        pub(in super::super) fn lane(&self, of: usize, weight: i64) -> ColumnLane<'_> {
+            ColumnLane { ask: self.asks[of], weight, has: &self.has[of], used: &self.used[of] }
+        }
+    }
+
+    /// Returns an amount, sometimes next to a multiple of a hundredth of `of`. An unusual one is of any size, sometimes
+    /// zero or negative.
+    fn amount(dice: &mut Dice, of: i64, is_usual: bool) -> i64 {
+        let part = |dice: &mut Dice| (of / 100) * dice.below(102) as i64 + dice.below(3) as i64;
+        match dice.below(8) {
+            2 | 3 if is_usual => part(dice) + 1,
+            _ if is_usual => (dice.next_u64() >> (19 + dice.below(44))) as i64 + 1,
+            0 => 0,
+            1 => -(dice.below(1000) as i64),
+            2 | 3 => part(dice) - 1,
+            _ => (dice.next_u64() >> (2 + dice.below(61))) as i64,
+        }
+    }
+}

@@ -120,34 +120,21 @@ mod tests {
     use harbormaster_testkit::random::Dice;
 
     use super::*;
-
-    /// Returns an amount of any size, sometimes zero, negative, or next to a multiple of a hundredth of `of`.
-    fn amount(dice: &mut Dice, of: i64) -> i64 {
-        match dice.below(8) {
-            0 => 0,
-            1 => -(dice.below(1000) as i64),
-            2 | 3 => (of / 100) * dice.below(102) as i64 + dice.below(3) as i64 - 1,
-            _ => (dice.next_u64() >> (2 + dice.below(61))) as i64,
-        }
-    }
+    use crate::node_resources::lanes::random::RandomColumns;
 
     #[test]
     fn quotients_of_floating_point_numbers_equal_those_of_integers() {
         let mut dice = Dice::new(0);
         for _ in 0..20_000 {
-            let mut few = |of: &[i64]| of.iter().map(|of| amount(&mut dice, *of)).collect::<Vec<_>>();
-            let has = [few(&[0; 5]), few(&[0; 5])];
-            let (used, asks) = ([few(&has[0]), few(&has[1])], few(&[has[0][0], has[1][0]]));
-            let weight = |of: usize| [1, 1, 3, 100, 1 << 21][(has[of][1].unsigned_abs() % 5) as usize];
-            let lane =
-                |of: usize| ColumnLane { ask: asks[of], weight: weight(of), has: &has[of], used: &used[of] };
+            let columns = RandomColumns::new(&mut dice);
+            let weights = [0, 1].map(|_| dice.pick(&[1, 1, 3, 100, 1 << 21]));
             let mut scores = [0; 3];
-            least(&[lane(0), lane(1)], 1..4, &mut scores);
+            least(&[0, 1].map(|of| columns.lane(of, weights[of])), 1..4, &mut scores);
             let slow = |row: usize| {
-                let amounts = [0, 1].map(|of| (weight(of), asks[of], (has[of][row], used[of][row])));
-                Strategy::Least.mean(amounts.into_iter())
+                let amount = |of: usize| (columns.has[of][row], columns.used[of][row]);
+                Strategy::Least.mean([0, 1].map(|of| (weights[of], columns.asks[of], amount(of))).into_iter())
             };
-            assert_eq!(scores, [1, 2, 3].map(slow), "{has:?} {used:?} {asks:?}");
+            assert_eq!(scores, [1, 2, 3].map(slow), "{columns:?}");
         }
     }
 }
