@@ -11,6 +11,7 @@ use harbormaster_validation::{
     kinds::Rules,
     value::{controller, list, list_mut, name, namespace, owned_by, remove, text, uid},
 };
+use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
 use crate::{documents::Location, manifests::Manifest, shape::Shape};
@@ -21,7 +22,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 /// References between the objects of the input, collected while it is read.
 #[derive(Debug, Default)]
 pub(crate) struct Dump {
-    uids: HashSet<String>,
+    uids: FxHashSet<String>,
     namespaces: BTreeSet<String>,
     /// Priority classes of pods and pod groups whose priority is set.
     priority_classes: BTreeMap<String, Value>,

@@ -36,35 +36,27 @@ pub(crate) fn list(json: &str) -> Option<Option<List<'_>>> {
     if !json.trim_ascii_start().starts_with('{') {
         return Some(None);
     }
+    let kind_among = |fields: &[(&str, &str)]| {
+        let (_, kind) = fields.iter().find(|(key, _)| *key == "kind")?;
+        serde_json::from_str::<Value>(kind).ok()
+    };
     let mut scanner = Scanner::new(json);
-    let mut fields = Vec::new();
+    // The fields other than the items.
+    let (mut fields, mut items) = (Vec::new(), None);
     scanner.object(&mut String::new(), &mut |scanner, key, _| {
-        fields.push((key, scanner.skip()?.0));
+        if key == "items" && items.is_none() && is_list(kind_among(&fields)) {
+            items = Some(scanner.items()?);
+        } else {
+            fields.push((key, scanner.skip()?.0));
+        }
         Some(())
     })?;
     if !scanner.is_at_end() {
         return None;
     }
-    let kind_among = |fields: &[(&str, &str)]| {
-        let (_, kind) = fields.iter().find(|(key, _)| *key == "kind")?;
-        serde_json::from_str::<Value>(kind).ok()
-    };
-    let items = fields.iter().position(|(key, _)| *key == "items");
-    let Some(at) = items.filter(|at| is_list(kind_among(&fields[..*at]))) else { return Some(None) };
-    let mut items = Vec::new();
-    if fields[at].1 != "null" {
-        let mut scanner = Scanner::new(fields[at].1);
-        scanner.array(&mut |scanner| {
-            items.push(scanner.skip()?.0);
-            Some(())
-        })?;
-        if !scanner.is_at_end() {
-            return None;
-        }
-    }
+    let Some(items) = items else { return Some(None) };
     let mut keys = HashSet::new();
-    let others = fields.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, field)| field);
-    for (key, value) in others {
+    for (key, value) in &fields {
         let is_plain = serde_json::from_str::<Plain>(value).is_ok();
         if !is_plain || *key == "items" || *key == "<<" || !keys.insert(key) {
             return None;
@@ -158,6 +150,19 @@ impl<'t> Scanner<'t> {
         Some(())
     }
 
+    /// Passes an array or `null`. Returns the text of every element.
+    fn items(&mut self) -> Option<Vec<&'t str>> {
+        let mut items = Vec::new();
+        if self.peek()? == b'n' {
+            return (self.skip()?.0 == "null").then_some(items);
+        }
+        self.array(&mut |scanner| {
+            items.push(scanner.skip()?.0);
+            Some(())
+        })?;
+        Some(items)
+    }
+
     /// Passes a string and returns what is between its quotes.
     fn string(&mut self) -> Option<&'t str> {
         self.expect(b'"')?;
@@ -246,12 +251,12 @@ fn add_compact(json: &str, short: &mut String) {
 /// Returns the position after the quote that ends a string, of which `at` is the first position after the first quote.
 fn end_of_string(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
-        match text.get(at)? {
-            b'"' => return Some(at + 1),
-            // The escaped character cannot end the string.
-            b'\\' => at += 2,
-            _ => at += 1,
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at + 1);
         }
+        // The escaped character cannot end the string.
+        at += 2;
     }
 }
 

@@ -20,6 +20,7 @@ use harbormaster_validation::{
     value::{has_condition, list, name, namespace, text, uid},
 };
 use harbormaster_yaml::Source;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
 use self::units::Shapes;
@@ -200,8 +201,8 @@ impl Manifest {
 fn label(kind: &Kind, namespace: &str, name: &str) -> String {
     match (namespace, name) {
         (_, "") => kind.kind.clone(),
-        ("", name) => format!("{} {name}", kind.kind),
-        (namespace, name) => format!("{} {namespace}/{name}", kind.kind),
+        ("", name) => [&kind.kind, " ", name].concat(),
+        (namespace, name) => [&kind.kind, " ", namespace, "/", name].concat(),
     }
 }
 
@@ -294,7 +295,7 @@ struct Reader {
     unknown: Vec<(DocumentObject, Value)>,
     manifests: Manifests,
     /// Positions in `manifests.objects` by label.
-    positions: HashMap<String, usize>,
+    positions: FxHashMap<String, usize>,
     /// Number of names generated for each prefix.
     generated: HashMap<String, usize>,
     dump: Dump,
@@ -340,7 +341,7 @@ impl Reader {
             kinds: kinds::table(features).into_iter().map(Arc::new).collect(),
             unknown: Vec::new(),
             manifests: Manifests { features, ..Manifests::default() },
-            positions: HashMap::new(),
+            positions: FxHashMap::default(),
             generated: HashMap::new(),
             dump: Dump::default(),
             replaced: BTreeMap::new(),
@@ -590,7 +591,7 @@ impl Reader {
         let objects = &mut self.manifests.objects;
         let all = objects.iter().filter(|object| object.kind.rules == Rules::Node);
         let nodes = all.map(|node| node.name.clone()).chain(options.extra_nodes.iter().cloned());
-        let nodes: HashSet<String> = nodes.collect();
+        let nodes: FxHashSet<String> = nodes.collect();
         let is_lost = |object: &Manifest| object.node.as_deref().is_some_and(|node| !nodes.contains(node));
         if !options.reschedule_missing {
             let lost = objects.iter().filter(|object| is_lost(object));
@@ -626,7 +627,7 @@ impl Reader {
     /// Applies the API server's rules to every object.
     fn admit(&mut self, each: &mut dyn FnMut(&Manifest, Admitted<'_>) -> Result<(), FieldProblem>) {
         let objects = std::mem::take(&mut self.manifests.objects);
-        let mut known = HashMap::new();
+        let mut known = FxHashMap::default();
         let mut rest = &objects[..];
         while let Some(first) = rest.first() {
             let end = rest.iter().take(BATCH).position(is_class).unwrap_or(rest.len().min(BATCH));
@@ -641,7 +642,7 @@ impl Reader {
     fn admit_batch(
         &mut self,
         batch: &[Manifest],
-        known: &mut HashMap<*const Shape, Option<Box<Value>>>,
+        known: &mut FxHashMap<*const Shape, Option<Box<Value>>>,
         each: &mut dyn FnMut(&Manifest, Admitted<'_>) -> Result<(), FieldProblem>,
     ) {
         let (classes, features) = (std::mem::take(&mut self.manifests.classes), self.manifests.features);

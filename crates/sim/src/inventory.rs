@@ -31,6 +31,7 @@ use harbormaster_world::{
     volumes::{Changes, ClaimEvent, Provisioners, Severity, Volumes, claim_key, pod_claims},
     workloads::{self, ExistingPods, Workload},
 };
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use self::devices::PodClaims;
@@ -326,9 +327,9 @@ struct Builder {
     devices: PodClaims,
     /// Pods that stand for others, decoded, by the address of what was decoded. `None` for those that must be taken as a
     /// whole.
-    models: HashMap<*const Value, Option<Pod>>,
+    models: FxHashMap<*const Value, Option<Pod>>,
     /// The same for nodes.
-    node_models: HashMap<*const Value, Option<Node>>,
+    node_models: FxHashMap<*const Value, Option<Node>>,
 }
 
 impl Builder {
@@ -341,8 +342,8 @@ impl Builder {
             orders: Vec::new(),
             claims: Vec::new(),
             devices: PodClaims::default(),
-            models: HashMap::new(),
-            node_models: HashMap::new(),
+            models: FxHashMap::default(),
+            node_models: FxHashMap::default(),
         }
     }
 

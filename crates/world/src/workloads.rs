@@ -1,15 +1,13 @@
 //! Pods of workloads, as their controllers would create them.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-};
+use std::{collections::HashSet, fmt};
 
 use harbormaster_api::{Node, wire::Decoder};
 use harbormaster_validation::{
     Kind,
     value::{controller, is_true, name, namespace, number, text, uid},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -70,9 +68,9 @@ pub fn is_workload(kind: &Kind) -> bool {
 #[derive(Debug, Default)]
 pub struct ExistingPods {
     /// `namespace/name` of all pods.
-    names: HashSet<String>,
+    names: FxHashSet<String>,
     /// Pods by their owner's key.
-    by_owner: HashMap<String, Vec<OwnedPod>>,
+    by_owner: FxHashMap<String, Vec<OwnedPod>>,
 }
 
 /// A pod with an owner.
@@ -99,9 +97,9 @@ impl ExistingPods {
     /// Adds a pod that differs from the given one in its name, the node that it runs on or is tied to, and its time of
     /// creation.
     pub fn add_like(&mut self, pod: &Value, name: &str, node: &str, created: &str) {
-        self.names.insert(format!("{}/{name}", namespace(pod)));
+        self.names.insert([namespace(pod), "/", name].concat());
         let Some(owner) = controller(pod) else { return };
-        let owner = format!("{}/{}/{}", text(owner, "/kind"), namespace(pod), text(owner, "/name"));
+        let owner = [text(owner, "/kind"), "/", namespace(pod), "/", text(owner, "/name")].concat();
         self.by_owner.entry(owner).or_default().push(OwnedPod {
             name: name.to_owned(),
             node: node.to_owned(),

@@ -1,11 +1,8 @@
 //! Reads texts unit by unit: on all processors, and pods and nodes of a known shape without applying the rules again.
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet},
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-};
+use std::{borrow::Cow, hash::BuildHasher, sync::Arc};
+
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::{Content, Manifest, Prepared, Reader, label};
 use crate::{
@@ -24,10 +21,10 @@ const MAX_SHAPES: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
     /// Objects that stand for their shapes, by the shape.
-    known: HashMap<Box<str>, Arc<Shape>>,
+    known: FxHashMap<Box<str>, Arc<Shape>>,
     bytes: usize,
     /// Hashes of the shapes that have occurred once.
-    seen: HashSet<u64>,
+    seen: FxHashSet<u64>,
 }
 
 /// A unit as JSON, if it need not be read by the YAML reader, and the shape of a pod or a node.
@@ -41,6 +38,8 @@ impl Reader {
     /// Reads a text. Returns `None` if it must be read as one piece.
     pub(super) fn units(&mut self, file: &Arc<str>, text: &str) -> Option<()> {
         let units = documents::units(text)?;
+        self.positions.reserve(units.len());
+        self.manifests.objects.reserve(units.len());
         units.chunks(BATCH).try_for_each(|batch| self.batch(file, batch))
     }
 
@@ -52,7 +51,7 @@ impl Reader {
             (UnitText { json, shape }, identity)
         });
         let (texts, identities): (Vec<_>, Vec<_>) = texts.into_iter().unzip();
-        let mut counts: HashMap<&str, usize> = HashMap::new();
+        let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
         let mut whole = Vec::new();
         for (i, text) in texts.iter().enumerate() {
             let count = counts.entry(&text.shape).or_default();
@@ -91,12 +90,7 @@ impl Reader {
     /// Lets the object that was added last stand for its shape, if another of the shape follows or is likely to.
     fn note_shape(&mut self, shape: &str, recurs: bool) {
         let Some(object) = self.manifests.objects.last() else { return };
-        let hash = {
-            let mut hasher = DefaultHasher::new();
-            shape.hash(&mut hasher);
-            hasher.finish()
-        };
-        let is_new = self.shapes.seen.insert(hash);
+        let is_new = self.shapes.seen.insert(FxBuildHasher.hash_one(shape));
         if (is_new && !recurs) || self.shapes.bytes > MAX_SHAPES {
             return;
         }
