@@ -8,7 +8,7 @@
 //!   change nothing;
 //! - pods arrive so fast that several can be handled together.
 //!
-//! A pod that arrives at another time is handled at once.
+//! A pod that arrives at another time is handled at once. Rests are longer if no pod has been tried for a second.
 
 use std::{
     sync::{
@@ -21,6 +21,10 @@ use std::{
 
 /// Duration of a rest. A pod that arrives meanwhile waits for half of it on average.
 const REST: Duration = Duration::from_millis(8);
+/// Duration of a rest if no pod has been tried for [`QUIET`].
+const LONG_REST: Duration = Duration::from_millis(16);
+/// Time without pods after which rests are longer.
+const QUIET: Duration = Duration::from_secs(1);
 /// Period over which pods are counted.
 const PERIOD: Duration = Duration::from_millis(32);
 /// Number of pods in a period above which pods are handled together.
@@ -77,6 +81,10 @@ impl Pace {
 struct Rhythm {
     /// Time when the thread was about to wait for the last time.
     waited: Instant,
+    /// The rest that it took then.
+    rested: Duration,
+    /// Last time when it was known that a pod had been tried recently.
+    active: Instant,
     /// Time when the period began.
     period: Instant,
     /// Number of pods in the period before.
@@ -86,7 +94,7 @@ struct Rhythm {
 impl Default for Rhythm {
     fn default() -> Self {
         let now = Instant::now();
-        Self { waited: now, period: now, before: 0 }
+        Self { waited: now, rested: Duration::ZERO, active: now, period: now, before: 0 }
     }
 }
 
@@ -99,9 +107,18 @@ impl Rhythm {
             self.period = now;
             self.before = (f64::from(tried.swap(0, Relaxed)) * PERIOD.div_duration_f64(period)) as u32;
         }
-        let is_quiet_or_busy = matches!((self.before, tried.load(Relaxed)), (0, 0) | (MANY.., _));
+        let rest = match (self.before, tried.load(Relaxed)) {
+            (0, 0) if now - self.active >= QUIET => LONG_REST,
+            (0, 0) => REST,
+            (before, _) => {
+                self.active = now;
+                if before >= MANY { REST } else { Duration::ZERO }
+            }
+        };
         // If messages are far apart, a rest would only delay them.
-        if is_quiet_or_busy && since_wait < 2 * REST { REST } else { Duration::ZERO }
+        let is_dense = since_wait < self.rested.max(REST) + REST;
+        self.rested = if is_dense { rest } else { Duration::ZERO };
+        self.rested
     }
 }
 
@@ -143,8 +160,17 @@ mod tests {
     }
 
     #[test]
+    fn rests_are_longer_after_a_second_without_pods() {
+        let mut worker = Worker::new();
+        assert_eq!(worker.handles(150, 2 * MS, 0), LONG_REST);
+        assert_eq!(worker.handles(1, 2 * MS, 1), Duration::ZERO);
+        assert_eq!(worker.handles(60, 2 * MS, 0), REST);
+    }
+
+    #[test]
     fn messages_that_are_far_apart_are_handled_at_once() {
         assert_eq!(Worker::new().handles(10, 20 * MS, 0), Duration::ZERO);
+        assert_eq!(Worker::new().handles(100, 20 * MS, 0), Duration::ZERO);
     }
 
     #[test]
