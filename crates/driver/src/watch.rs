@@ -43,7 +43,6 @@ use harbormaster_api::{
 };
 use harbormaster_client::{ApiClient, ApiError, Backoff, Jitter, Stream, connections::ConnectionSet};
 use harbormaster_core::Input;
-use rustc_hash::FxHashSet;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
 pub use kinds::{BUILT_IN, BuiltInKind, CustomKind, Decoded, Kind, Nodes, Pods};
@@ -60,7 +59,8 @@ use crate::{
     },
 };
 
-/// Number of objects per page of a list, as in client-go.
+/// Number of objects per page of a list, as in client-go. From a streaming list, the engine gets at least as many at a
+/// time, except the last ones.
 const PAGE: usize = 500;
 /// Time limit for a list without pages, which can be hundreds of megabytes long.
 const WHOLE_LIST_LIMIT: Duration = Duration::from_secs(300);
@@ -215,9 +215,6 @@ pub struct Watcher<K: Kind> {
     decoder: Decoder,
     /// The objects that have been passed to the engine.
     known: Known<K::Key>,
-    /// True during a list; `listed` contains the objects listed so far.
-    listing: bool,
-    listed: FxHashSet<K::Key>,
     inputs: Vec<Input>,
     /// Selection of the objects that are also passed on in their original form.
     wanted: RawSelection,
@@ -256,8 +253,6 @@ impl<K: Kind> Watcher<K> {
             streaming,
             decoder: Decoder::new(),
             known: Known::default(),
-            listing: false,
-            listed: FxHashSet::default(),
             inputs: Vec::new(),
             wanted: RawSelection::default(),
             raw: Vec::new(),
@@ -342,8 +337,7 @@ impl<K: Kind> Watcher<K> {
 
     async fn unlisted(&mut self) -> Result<State, EngineGone> {
         let _hurry = self.pace.hurry();
-        self.listing = true;
-        self.listed.clear();
+        self.known.begin_list();
         let outcome = match self.streaming.wanted() {
             true => self.list_by_stream().await,
             false => self.list_by_pages().await,
@@ -389,7 +383,7 @@ impl<K: Kind> Watcher<K> {
             );
         }
         if self.kind.may_vanish() {
-            self.listed.clear();
+            self.known.begin_list();
             self.finish_list()?;
         }
         self.report_synced()?;
@@ -577,6 +571,10 @@ impl<K: Kind> Watcher<K> {
                     Told::Object(_) | Told::Bookmark { .. } => {}
                 }
             }
+            // The engine processes these objects while the next ones arrive, and nothing keeps the whole list in memory.
+            if self.inputs.len() >= PAGE && self.flush().is_err() {
+                return Ok(State::Unlisted);
+            }
             if let Some(version) = end {
                 self.broken_streams = 0;
                 if !watch.is_probed {
@@ -633,15 +631,9 @@ impl<K: Kind> Watcher<K> {
 
     /// Completes a list. Known objects that are not in the list are gone.
     fn finish_list(&mut self) -> Result<(), EngineGone> {
-        let mut gone: Vec<K::Key> =
-            self.known.keys().filter(|key| !self.listed.contains(*key)).cloned().collect();
-        gone.sort();
-        for key in gone {
-            self.known.forget(&key);
+        for key in self.known.finish_list() {
             self.inputs.push(self.kind.gone(key));
         }
-        self.listing = false;
-        self.listed = FxHashSet::default();
         self.whole_list = false;
         self.flush()?;
         self.report_synced()
@@ -665,7 +657,6 @@ impl<K: Kind> Watcher<K> {
             EventType::Deleted => {
                 let stub = Stub::read(event.object).map_err(|why| garbage(bytes, &why))?;
                 let key = self.key(&stub);
-                self.listed.remove(&key);
                 if self.known.forget(&key) {
                     self.inputs.push(self.kind.gone(key));
                     // Raw objects bypass the inputs, but none may overtake the deletion of an earlier object with the
@@ -690,13 +681,10 @@ impl<K: Kind> Watcher<K> {
     /// Handles the current version of an object. Returns its resource version.
     fn present(&mut self, object: Encoded<'_>) -> Result<Str, Trouble> {
         let decoded = self.kind.decode(&mut self.decoder, &mut self.known, object);
-        let Decoded { key, version, input } = match decoded {
+        let Decoded { version, input } = match decoded {
             Ok(decoded) => decoded,
             Err(error) => return self.undecodable(object, &error.to_string()),
         };
-        if self.listing {
-            self.listed.insert(key);
-        }
         if let Some(input) = input {
             self.raw.extend(self.wanted.of(&input, object.bytes()));
             self.inputs.push(input);
@@ -714,9 +702,7 @@ impl<K: Kind> Watcher<K> {
             err = why,
             "An object cannot be decoded and is ignored"
         );
-        if self.listing {
-            self.listed.insert(self.key(&stub));
-        }
+        self.known.keep(&self.key(&stub));
         Ok(stub.metadata.resource_version.as_ref().into())
     }
 

@@ -67,7 +67,7 @@ pub trait Kind: Send + 'static {
         decoder: &mut Decoder,
         known: &mut Known<Self::Key>,
         object: Encoded<'_>,
-    ) -> Result<Decoded<Self::Key>, DecodeError>;
+    ) -> Result<Decoded, DecodeError>;
     /// Returns the key of the object with the given namespace, name and UID.
     fn key(&self, namespace: &str, name: &str, uid: &str) -> Self::Key;
     /// Returns the input for an object that is gone.
@@ -91,33 +91,31 @@ pub(super) fn list_path(kind: &impl Kind, query: &[(&str, &str)]) -> String {
 
 /// A decoded object.
 #[derive(Debug)]
-pub struct Decoded<K> {
-    /// Key.
-    pub key: K,
+pub struct Decoded {
     /// Resource version.
     pub version: Str,
     /// Input for the engine; `None` if the engine knows the object in this state.
     pub input: Option<Input>,
 }
 
-impl<K: Clone + Eq + Hash> Decoded<K> {
+impl Decoded {
     /// Notes the state of an object, and decodes the object unless the state is known. `decode` also returns the key
     /// that the object has; an object that was not known is noted by it, so that both share the key's text.
-    fn unless_known(
+    fn unless_known<K: Clone + Eq + Hash + Ord>(
         known: &mut Known<K>,
-        key: K,
-        mark: Option<Mark>,
+        key: &K,
+        mark: Mark,
         version: Str,
         decode: impl FnOnce() -> Result<(K, Input), DecodeError>,
     ) -> Result<Self, DecodeError> {
-        let is_news = known.renew(&key, mark);
+        let is_news = known.renew(key, mark);
         let decoded = is_news.unwrap_or(true).then(decode).transpose();
         if is_news.is_none() {
             let own = decoded.as_ref().ok().and_then(|decoded| Some(&decoded.as_ref()?.0));
-            known.add(own.unwrap_or(&key).clone(), mark);
+            known.add(own.unwrap_or(key).clone(), mark);
         }
         let input = decoded?.map(|(_, input)| input);
-        Ok(Self { key, version, input })
+        Ok(Self { version, input })
     }
 }
 
@@ -147,14 +145,14 @@ impl Kind for Pods {
         decoder: &mut Decoder,
         known: &mut Known<Str>,
         object: Encoded<'_>,
-    ) -> Result<Decoded<Str>, DecodeError> {
+    ) -> Result<Decoded, DecodeError> {
         let draft = PodDraft::read(object)?;
         let (key, version) = (Str::from(draft.uid()), Str::from(draft.version()));
         let mark = match draft.is_bound() {
             true => known.mark(&draft, &version),
             false => known.mark_version(&version),
         };
-        Decoded::unless_known(known, key, mark, version, || {
+        Decoded::unless_known(known, &key, mark, version, || {
             let pod = draft.finish(decoder)?;
             Ok((pod.uid.clone(), Input::Pod(pod)))
         })
@@ -190,11 +188,11 @@ impl Kind for Nodes {
         decoder: &mut Decoder,
         known: &mut Known<Str>,
         object: Encoded<'_>,
-    ) -> Result<Decoded<Str>, DecodeError> {
+    ) -> Result<Decoded, DecodeError> {
         let draft = NodeDraft::read(object)?;
         let (key, version) = (Str::from(draft.name()), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
-        Decoded::unless_known(known, key, mark, version, || {
+        Decoded::unless_known(known, &key, mark, version, || {
             let node = draft.finish(decoder)?;
             Ok((node.name.clone(), Input::Node(node)))
         })
@@ -264,11 +262,11 @@ impl Kind for BuiltInKind {
         decoder: &mut Decoder,
         known: &mut Known<ObjectKey>,
         object: Encoded<'_>,
-    ) -> Result<Decoded<ObjectKey>, DecodeError> {
+    ) -> Result<Decoded, DecodeError> {
         let draft = ObjectDraft::read(self.kind, object)?;
         let (key, version) = (draft.key(), Str::from(draft.version()));
         let mark = known.mark(&draft, &version);
-        Decoded::unless_known(known, key, mark, version, || {
+        Decoded::unless_known(known, &key, mark, version, || {
             let object = draft.finish(decoder)?;
             Ok((object.key(), Input::Object(object)))
         })
@@ -355,14 +353,14 @@ impl Kind for CustomKind {
         _: &mut Decoder,
         known: &mut Known<CustomKey>,
         object: Encoded<'_>,
-    ) -> Result<Decoded<CustomKey>, DecodeError> {
+    ) -> Result<Decoded, DecodeError> {
         let wrong = |problem: String| DecodeError { kind: "custom object", path: String::new(), problem };
         let stub = Stub::read(object).map_err(wrong)?;
         let metadata = &stub.metadata;
         let key = self.key(&metadata.namespace, &metadata.name, &metadata.uid);
         let version = Str::from(&*metadata.resource_version);
         let mark = known.mark_version(&version);
-        Decoded::unless_known(known, key.clone(), mark, version, || {
+        Decoded::unless_known(known, &key, mark, version, || {
             let content = match (object, self.served.older(self.requested)) {
                 (Encoded::Protobuf(bytes), None) => RawContent::Protobuf(bytes.into()),
                 (Encoded::Protobuf(_), Some(_)) => {
@@ -375,7 +373,7 @@ impl Kind for CustomKind {
                     RawContent::Json(upgraded.map_err(|error| wrong(error.to_string()))?.unwrap_or(json))
                 }
             };
-            Ok((key.clone(), Input::Custom(RawObject { key, content })))
+            Ok((key.clone(), Input::Custom(RawObject { key: key.clone(), content })))
         })
     }
 

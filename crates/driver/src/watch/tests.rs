@@ -156,6 +156,19 @@ async fn a_streaming_list_continues_as_a_watch() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_engine_gets_the_first_objects_of_a_streaming_list_before_the_list_ends() {
+    let pieces = (0..3).map(|piece| {
+        let pods = (0..PAGE / 2).map(|index| event("ADDED", &pod(&format!("p{piece}-{index}"), 1)));
+        pods.collect::<String>()
+    });
+    let server = FakeServer::script(vec![streamed(pieces.collect(), true)]);
+    let engine = watch(&server);
+    assert_eq!(heard(&engine, PAGE).await.len(), PAGE);
+    sleep(Duration::from_secs(1)).await;
+    assert!(engine.try_recv().is_err(), "the others wait for more");
+}
+
 fn bound(name: &str, version: u32, status: &Value) -> Value {
     let mut pod = pod(name, version);
     pod["spec"]["nodeName"] = "n".into();
