@@ -8,7 +8,7 @@
 //!   change nothing;
 //! - pods arrive so fast that several can be handled together.
 //!
-//! A pod that arrives at another time is handled at once. Rests are longer if no pod has been tried for a second.
+//! A pod that arrives at another time is handled at once. Rests grow with the time in which no pod has been tried.
 
 use std::{
     sync::{
@@ -21,10 +21,11 @@ use std::{
 
 /// Duration of a rest. A pod that arrives meanwhile waits for half of it on average.
 const REST: Duration = Duration::from_millis(8);
-/// Duration of a rest if no pod has been tried for [`QUIET`].
-const LONG_REST: Duration = Duration::from_millis(16);
-/// Time without pods after which rests are longer.
-const QUIET: Duration = Duration::from_secs(1);
+/// Longest rest.
+const LONG_REST: Duration = Duration::from_millis(24);
+/// Part of the time without pods that a rest lasts, within these limits. The longer no pod has come, the fewer pods will
+/// be delayed by a longer rest.
+const QUIET_PART: u32 = 125;
 /// Period over which pods are counted.
 const PERIOD: Duration = Duration::from_millis(32);
 /// Number of pods in a period above which pods are handled together.
@@ -108,8 +109,7 @@ impl Rhythm {
             self.before = (f64::from(tried.swap(0, Relaxed)) * PERIOD.div_duration_f64(period)) as u32;
         }
         let rest = match (self.before, tried.load(Relaxed)) {
-            (0, 0) if now - self.active >= QUIET => LONG_REST,
-            (0, 0) => REST,
+            (0, 0) => ((now - self.active) / QUIET_PART).clamp(REST, LONG_REST),
             (before, _) => {
                 self.active = now;
                 if before >= MANY { REST } else { Duration::ZERO }
@@ -160,9 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn rests_are_longer_after_a_second_without_pods() {
+    fn rests_grow_with_the_time_without_pods() {
         let mut worker = Worker::new();
-        assert_eq!(worker.handles(150, 2 * MS, 0), LONG_REST);
+        assert_eq!(worker.handles(120, 2 * MS, 0), REST);
+        let some_time_later = worker.handles(60, 2 * MS, 0);
+        assert!(REST < some_time_later && some_time_later < LONG_REST, "{some_time_later:?}");
+        assert_eq!(worker.handles(120, 2 * MS, 0), LONG_REST);
         assert_eq!(worker.handles(1, 2 * MS, 1), Duration::ZERO);
         assert_eq!(worker.handles(60, 2 * MS, 0), REST);
     }
