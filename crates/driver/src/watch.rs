@@ -365,7 +365,7 @@ impl<K: Kind> Watcher<K> {
             Err(Trouble::Garbage(why)) => self.rest("Failed to list", &why, None, State::Unlisted),
         };
         // Objects that were listed before a failure are valid.
-        self.flush()?;
+        self.flush_part()?;
         Ok(next)
     }
 
@@ -572,7 +572,7 @@ impl<K: Kind> Watcher<K> {
                 }
             }
             // The engine processes these objects while the next ones arrive, and nothing keeps the whole list in memory.
-            if self.inputs.len() >= PAGE && self.flush().is_err() {
+            if self.inputs.len() >= PAGE && self.flush_part().is_err() {
                 return Ok(State::Unlisted);
             }
             if let Some(version) = end {
@@ -623,7 +623,7 @@ impl<K: Kind> Watcher<K> {
                 return Ok(State::Listed { version: page.version.as_ref().into() });
             }
             // The engine processes this page while the next one is being fetched.
-            if self.flush().is_err() {
+            if self.flush_part().is_err() {
                 return Ok(State::Unlisted);
             }
         }
@@ -708,6 +708,12 @@ impl<K: Kind> Watcher<K> {
 
     fn key(&self, stub: &Stub<'_>) -> K::Key {
         self.kind.key(&stub.metadata.namespace, &stub.metadata.name, &stub.metadata.uid)
+    }
+
+    /// Passes on the objects of an incomplete list, except those whose changes are published: who sees a version in the
+    /// feed relies on the engine having got all lower versions, but a list is not in the order of versions.
+    fn flush_part(&mut self) -> Result<(), EngineGone> {
+        if self.feed.is_some() { Ok(()) } else { self.flush() }
     }
 
     fn flush(&mut self) -> Result<(), EngineGone> {

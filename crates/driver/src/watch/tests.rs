@@ -721,6 +721,13 @@ async fn the_objects_of_a_custom_kind_come_and_go_with_its_definition() {
     assert_eq!(queries(&server)[..7], kinds);
 }
 
+/// Returns the path of a team, which is a custom object.
+fn team_path(name: &str) -> ObjectPath {
+    let [group, version, plural, name] = ["example.com", "v1", "teams", name].map(Into::into);
+    let (namespace, subresource) = Default::default();
+    ObjectPath { group, version, plural, namespace, name, subresource }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_change_to_a_custom_object_is_published_after_it_was_sent_to_the_engine() {
     let team = json!({"metadata": {"name": "a", "resourceVersion": "7"}});
@@ -730,15 +737,40 @@ async fn a_change_to_a_custom_object_is_published_after_it_was_sent_to_the_engin
     let (feed, (engine, inbox)) = (CustomFeed::of([teams.to_string().into()]), without_engine());
     let watcher = Watcher::new(custom(teams), server.client(), StreamingLists::default(), engine);
     tokio::spawn(watcher.publishing_to(feed.clone()).run());
-    let [group, version, plural, name] = ["example.com", "v1", "teams", "a"].map(Into::into);
-    let (namespace, subresource) = Default::default();
-    let path = ObjectPath { group, version, plural, namespace, name, subresource };
-    LiveApi::new(server.client(), feed).seen(&path, 7).await;
+    LiveApi::new(server.client(), feed).seen(&team_path("a"), 7).await;
     let sent: Vec<EngineMessage> = inbox.try_iter().collect();
     assert!(
         matches!(&sent[..], [EngineMessage::Synced, EngineMessage::Inputs(inputs)] if inputs.len() == 1),
         "{sent:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_is_published_only_when_all_lower_versions_have_been_sent_to_the_engine() {
+    let team = |name: &str, version: u32| json!({"metadata": {"name": name, "resourceVersion": version.to_string()}});
+    let teams = ResourceName { plural: "teams", version: "v1", group: "example.com" };
+    let many = || (0..PAGE).map(|index| event("ADDED", &team(&format!("a{index}"), 9))).collect::<String>();
+    let last = event("ADDED", &team("b", 7)) + &end_of_initial_events(10);
+    let broken_stream = vec![streamed(vec![many()], false), streamed(vec![many() + &last], true)];
+    let broken_pages = vec![
+        no_streaming(),
+        list(10, "next", &[team("a", 9)]),
+        status(500, "InternalError", "broken"),
+        list(10, "", &[team("a", 9), team("b", 7)]),
+        streamed(Vec::new(), true),
+    ];
+    for (replies, count) in [(broken_stream, PAGE + 1), (broken_pages, 2)] {
+        let server = FakeServer::script(replies);
+        let (feed, (engine, inbox)) = (CustomFeed::of([teams.to_string().into()]), without_engine());
+        let watcher = Watcher::new(custom(teams), server.client(), StreamingLists::default(), engine);
+        tokio::spawn(watcher.publishing_to(feed.clone()).run());
+        LiveApi::new(server.client(), feed).seen(&team_path("b"), 7).await;
+        let sent = inbox.try_iter().map(|message| match message {
+            EngineMessage::Inputs(inputs) => inputs.len(),
+            _ => 0,
+        });
+        assert_eq!(sent.sum::<usize>(), count);
+    }
 }
 
 #[tokio::test(start_paused = true)]
