@@ -106,7 +106,9 @@ impl Rhythm {
         let period = now - self.period;
         if period >= PERIOD {
             self.period = now;
-            self.before = (f64::from(tried.swap(0, Relaxed)) * PERIOD.div_duration_f64(period)) as u32;
+            let pods = tried.swap(0, Relaxed);
+            // A period can be longer than `PERIOD`, but a single pod counts.
+            self.before = ((f64::from(pods) * PERIOD.div_duration_f64(period)) as u32).max(pods.min(1));
         }
         let rest = match (self.before, tried.load(Relaxed)) {
             (0, 0) => ((now - self.active) / QUIET_PART).clamp(REST, LONG_REST),
